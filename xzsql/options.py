@@ -1,0 +1,97 @@
+"""Settings with a default, changed globally, for a block of code, or per call.
+
+>>> import xzsql
+>>> with xzsql.options(workers=1):
+...     xzsql.options.workers
+1
+"""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from xzsql.errors import InvalidInputError, UnknownNameError
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The settings of one scan; immutable, so that a scan that started keeps its own."""
+
+    memory_budget: int = 256 * 2**20
+    """Bytes of blocks in flight, loaded or being loaded, over all scans of the process."""
+    batch_rows: int = 196_608
+    """Rows of a record batch, about."""
+    block_bytes: int = 16 * 2**20
+    """Target size of one load, summed over the columns asked for; storage chunks are merged or cut towards it."""
+    workers: int = max(3, (os.cpu_count() or 1) + 1)
+    """Threads that load and decode blocks, shared by all scans."""
+
+
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+
+def _checked(name: str, value: Any) -> Any:
+    known = [f.name for f in fields(Options)]
+    if name not in known:
+        raise UnknownNameError.of("option", name, known)
+    if isinstance(value, str) and name in ("memory_budget", "block_bytes"):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", value.lower())
+        if match and match[2] in _UNITS:
+            value = int(float(match[1]) * _UNITS[match[2]])
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InvalidInputError(
+            f"option {name} must be a whole number of at least 1"
+            f"{' or a size such as 64MiB' if name in ('memory_budget', 'block_bytes') else ''}, got {value!r}"
+        )
+    return value
+
+
+class _Settings:
+    """`xzsql.options`: read a setting as an attribute, assign to set it globally, call for a `with` block."""
+
+    def __init__(self) -> None:
+        self.__dict__["_global"] = Options()
+        self.__dict__["_local"] = contextvars.ContextVar[Options | None]("xzsql_options", default=None)
+
+    def current(self, **changes: Any) -> Options:
+        """The settings in force here, with these changes."""
+        base = self.__dict__["_local"].get() or self.__dict__["_global"]
+        return replace(base, **{k: _checked(k, v) for k, v in changes.items()})
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        current = self.current()
+        if not hasattr(current, name):
+            raise UnknownNameError.of("option", name, [f.name for f in fields(Options)])
+        return getattr(current, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.__dict__["_global"] = replace(self.__dict__["_global"], **{name: _checked(name, value)})
+
+    def __call__(self, **changes: Any) -> AbstractContextManager[Options]:
+        return self._within(self.current(**changes))
+
+    @contextmanager
+    def _within(self, changed: Options) -> Iterator[Options]:
+        local = self.__dict__["_local"]
+        token = local.set(changed)
+        try:
+            yield changed
+        finally:
+            local.reset(token)
+
+    def __dir__(self) -> list[str]:
+        return [f.name for f in fields(Options)]
+
+    def __repr__(self) -> str:
+        return repr(self.current())
+
+
+options = _Settings()

@@ -1,0 +1,61 @@
+"""The seam: what a table must be able to do to be queried, whatever it is made of.
+
+pyarrow and `xzsql.ir` are its whole vocabulary; the engine knows tables only through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from xzsql.ir.predicate import Predicate
+
+#: Key in the metadata of each schema field; the value is b"dimension", b"coordinate" or b"data".
+ROLE = b"role"
+#: Key in the metadata of each schema field; the value is a text for COMMENT ON COLUMN. Absent where there is nothing to say.
+COMMENT = b"comment"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a scan will read, and what there is."""
+
+    blocks: int
+    """Blocks that the scan touches."""
+    bytes: int
+    """Uncompressed bytes of data variables and array coordinates in those blocks, at the positions read."""
+    blocks_total: int
+    """Blocks of a full scan of the same columns."""
+    bytes_total: int
+    """Bytes of a full scan of the same columns."""
+
+
+@runtime_checkable
+class TableSource(Protocol):
+    """A table that DuckDB can scan.
+
+    Thread-safe: every method may be called from several threads at once, and `stream` starts afresh on each call.
+    """
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns and types; known without reading data. Field metadata carries `ROLE` and perhaps `COMMENT`."""
+
+    def rows(self) -> int:
+        """The exact number of rows; where that would read data, an upper bound. Never raises."""
+
+    def accepts(self, predicate: Predicate) -> bool:
+        """True is a promise: given this predicate, `stream` yields only rows where it is true, and all of them."""
+
+    def stream(self, columns: Sequence[str], where: Sequence[Predicate]) -> pa.RecordBatchReader:
+        """The rows where every predicate of `where` (each was accepted) is true: exactly these columns, in this order.
+
+        Types are those of `schema`, but a column may arrive run-end or dictionary encoded; the reader's own schema
+        says which. Closing or dropping the reader ends the work behind it.
+        """
+
+    def plan(self, columns: Sequence[str], where: Sequence[Predicate]) -> Cost:
+        """What `stream` with these arguments would read. Reads no data block."""

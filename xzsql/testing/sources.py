@@ -1,0 +1,1 @@
+"""Sources for tests: an Arrow table in memory that records what it was asked."""
