@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from typing import Self
 
 
 class XzsqlError(Exception):
@@ -71,7 +72,7 @@ class ReadError(XzsqlError, OSError):
     """A block of a variable that could not be read or decoded; the original exception is the cause."""
 
     @classmethod
-    def of_block(cls, error: BaseException, *, store: str, group: str, variable: str, block: str) -> ReadError:
+    def of_block(cls, error: BaseException, *, store: str, group: str, variable: str, block: str) -> Self:
         """`block` is the region in numpy slice notation, one range a dimension."""
         return cls(
             f"cannot read variable {variable!r} of group {group!r}{f' in {store}' if store else ''}, block {block}: "

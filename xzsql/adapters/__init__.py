@@ -1,0 +1,1 @@
+"""Formats: what a target holds, as groups of undecoded variables. One module each, strangers to one another."""

@@ -22,8 +22,6 @@ from xzsql.model.table import Cells, Column, Positions, Table
 #: Cells of a mask, or values of a coordinate read whole for its hull.
 _LARGEST_MASK = 2**24
 
-_ORDERED = "biufMmOSU"
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mask:
@@ -43,11 +41,13 @@ class Selection:
     """For each dimension of the table; a superset of what is kept, and all of it where there is no mask or residual."""
     masks: tuple[Mask, ...] = ()
     residual: tuple[Predicate, ...] = ()
+    never: bool = False
+    """A predicate on scalar coordinates is not true: no cell is kept."""
 
     @property
     def empty(self) -> bool:
         """Whether no cell is kept."""
-        return any(count(p) == 0 for p in self.kept)
+        return self.never or any(count(p) == 0 for p in self.kept)
 
     @property
     def is_product(self) -> bool:
@@ -91,7 +91,7 @@ def select(table: Table, where: Iterable[Predicate]) -> Selection:
         predicate = terms[0] if len(terms) == 1 else And(tuple(terms))
         if len(dims) == 0:
             if not bool(_over(table, predicate, (), {}).true):
-                return Selection(tuple(slice(0, 0) for _ in full) or (slice(0, 0),))
+                return Selection(tuple(full), never=True)
         elif _too_large(table, predicate, dims):
             residual.append(predicate)
             for d in dims:
@@ -152,12 +152,19 @@ def _over(table: Table, predicate: Predicate, dims: Sequence[str], region: Mappi
         column = table.column(node.column)
         if node.column not in operands:
             cells = cells_of(column, region, table.sizes)
-            operands[node.column] = Operand(cells, column.array.categories if column.array is not None else None)
+            operands[node.column] = Operand(cells, _categories(column))
         found = leaf_truth(node, operands)
         own = column.array.dims if column.array is not None else column.dims
         return Truth(_spread(found.true, own, dims), _spread(found.false, own, dims))
 
     return truth(predicate, leaf)
+
+
+def _categories(column: Column) -> np.ndarray | None:
+    """What the codes of a categorical stand for."""
+    if column.array is None or column.array.categories is None:
+        return None
+    return np.array(column.array.categories.to_pylist(), dtype=object)
 
 
 def _spread(cells: np.ndarray, own: Sequence[str], dims: Sequence[str]) -> np.ndarray:

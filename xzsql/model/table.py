@@ -43,6 +43,10 @@ class Lazy(Protocol):
         """Storage chunks by dimension: one length, or the lengths; {} where it has none."""
 
     @property
+    def type(self) -> Any:
+        """The Arrow type of its column."""
+
+    @property
     def itemsize(self) -> int:
         """Bytes of a stored value."""
 
@@ -51,8 +55,12 @@ class Lazy(Protocol):
         """Whether loading reads nothing."""
 
     @property
-    def categories(self) -> np.ndarray | None:
-        """What the values number, where they are codes."""
+    def kept(self) -> bool:
+        """Whether it is read once, whole, and kept."""
+
+    @property
+    def categories(self) -> Any:
+        """What the values number, as an Arrow array; None where they are no codes."""
 
     def load(self, region: Mapping[str, Positions]) -> Cells:
         """The values at these positions, orthogonally; a dimension that is not named is read whole."""
@@ -118,3 +126,11 @@ class LeftOut:
     reason: str
     dims: tuple[str, ...] = field(default=())
     shape: tuple[int, ...] = field(default=())
+
+
+_FOLD = str.maketrans({chr(c): chr(c + 32) for c in range(ord("A"), ord("Z") + 1)})
+
+
+def folded(name: str) -> str:
+    """The name as DuckDB compares it: ASCII letters without their case."""
+    return name.translate(_FOLD)
