@@ -23,7 +23,9 @@ class UnknownNameError(XzsqlError, LookupError):
     """A schema, table, column, group or option that does not exist."""
 
     @classmethod
-    def of(cls, kind: str, name: object, known: Iterable[object], *, where: str = "", hint: str = "") -> UnknownNameError:
+    def of(
+        cls, kind: str, name: object, known: Iterable[object], *, where: str = "", hint: str = ""
+    ) -> UnknownNameError:
         """`kind` is the noun (table, column, ...), `known` what there is."""
         there = [str(k) for k in known]
         listed = ", ".join(map(repr, there)) if there else "none"

@@ -62,7 +62,8 @@ class _Settings:
     def current(self, **changes: Any) -> Options:
         """The settings in force here, with these changes."""
         base = self.__dict__["_local"].get() or self.__dict__["_global"]
-        return replace(base, **{k: _checked(k, v) for k, v in changes.items()})
+        changed: Options = replace(base, **{k: _checked(k, v) for k, v in changes.items()})
+        return changed
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

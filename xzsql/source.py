@@ -15,7 +15,7 @@ from xzsql.ir.predicate import Predicate
 
 #: Key in the metadata of each schema field; the value is b"dimension", b"coordinate" or b"data".
 ROLE = b"role"
-#: Key in the metadata of each schema field; the value is a text for COMMENT ON COLUMN. Absent where there is nothing to say.
+#: Key in the metadata of schema fields; the value is a text for COMMENT ON COLUMN, absent where there is none.
 COMMENT = b"comment"
 
 

@@ -97,7 +97,9 @@ def _promoted(dataset: xr.Dataset) -> xr.Dataset:
         if v.dtype == "S1" and v.ndim > 1 and "char_dim_name" not in v.encoding and v.dims[-1] not in dataset.variables
     ]
     for name in characters:
-        dataset = dataset.assign({name: xr.conventions.decode_cf_variable(str(name), dataset.variables[name], **_JOINED)})
+        dataset = dataset.assign(
+            {name: xr.conventions.decode_cf_variable(str(name), dataset.variables[name], **_JOINED)}
+        )
     return dataset
 
 
@@ -113,17 +115,23 @@ def _opened(path: str, engine: str | None, backend: Mapping[str, Any]) -> Mappin
     if "://" not in path and not Path(path).exists():
         parent = Path(path).parent
         near = sorted(p.name for p in parent.iterdir())[:10] if parent.is_dir() else []
-        hint = f"; {str(parent)!r} holds {near}" if near else f"; there is no folder {str(parent)!r} with anything in it"
+        hint = (
+            f"; {str(parent)!r} holds {near}" if near else f"; there is no folder {str(parent)!r} with anything in it"
+        )
         raise OpenError(f"no file or folder {path!r}{hint}")
     failures: dict[str, Exception] = {}
     for candidate in _candidates(path, engine):
         try:
             return _with_engine(path, candidate, backend)
-        except Exception as error:  # noqa: BLE001  # an engine may fail in any way; the next one may not
+        except Exception as error:  # an engine may fail in any way; the next one may not
             failures[candidate] = error
     if not failures:
-        raise OpenError(f"cannot open {path!r}: none of xarray's engines is installed for it; see `pip install 'xzsql[netcdf]'`")
-    said = "; ".join(f"{name}: {type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}" for name, e in failures.items())
+        raise OpenError(
+            f"cannot open {path!r}: none of xarray's engines is installed for it; see `pip install 'xzsql[netcdf]'`"
+        )
+    said = "; ".join(
+        f"{name}: {type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}" for name, e in failures.items()
+    )
     raise OpenError(
         f"cannot open {path!r}: {said}. If an engine for its format is not installed, install it "
         f"(pip install 'xzsql[netcdf]'), or name one with engine=."
@@ -141,7 +149,7 @@ def _candidates(path: str, engine: str | None) -> Iterable[str]:
             continue
         try:
             known = bool(backend.guess_can_open(path))
-        except Exception:  # noqa: BLE001  # a guess that fails is no
+        except Exception:  # a guess that fails is no
             known = False
         (likely if known else others).append(name)
     remote_or_folder = "://" in path or Path(path).is_dir()
@@ -151,5 +159,5 @@ def _candidates(path: str, engine: str | None) -> Iterable[str]:
 def _with_engine(path: str, engine: str, backend: Mapping[str, Any]) -> Mapping[str, xr.Dataset]:
     arguments: dict[str, Any] = {"engine": engine, "chunks": None, "cache": False, **_UNDECODED, **backend}
     if engine in _WITH_GROUPS and "group" not in backend:
-        return {p: ds for p, ds in xr.open_groups(path, **arguments).items()}
+        return dict(xr.open_groups(path, **arguments))
     return {"/": xr.open_dataset(path, **arguments)}

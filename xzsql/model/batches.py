@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from xzsql.model.arrow import to_arrow
 from xzsql.model.decode import Decoded
-from xzsql.model.grid import as_array, count
+from xzsql.model.grid import as_array, compact, count
 from xzsql.model.selection import cells_of
 from xzsql.model.table import Column, Positions, Table
 
@@ -276,15 +276,6 @@ def _identity(positions: Positions) -> tuple[Any, ...]:
 
 def hull_of(region: Sequence[Positions], keep: np.ndarray) -> tuple[tuple[Positions, ...], np.ndarray]:
     """The region cut to the positions that hold a kept cell, and the mask over it."""
-    from xzsql.model.grid import compact
-
-    found = [
-        np.flatnonzero(keep.any(axis=tuple(j for j in range(keep.ndim) if j != i))) for i in range(keep.ndim)
-    ]
+    found = [np.flatnonzero(keep.any(axis=tuple(j for j in range(keep.ndim) if j != i))) for i in range(keep.ndim)]
     smaller = tuple(compact(as_array(p)[f]) for p, f in zip(region, found, strict=True))
     return smaller, keep[np.ix_(*found)]
-
-
-def region_bytes(columns: Mapping[str, int], region: Sequence[Positions]) -> int:
-    """Bytes of these columns (name to item size) over the region."""
-    return sum(columns.values()) * math.prod(count(p) for p in region)

@@ -26,48 +26,48 @@ class _Budget:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._taken = 0
+        self.taken = 0
 
     def take(self, nbytes: int, limit: int, *, must: bool) -> bool:
         """Take the bytes if they fit under the limit, or if the scan would stand still without them."""
         with self._lock:
-            if not must and self._taken + nbytes > limit:
+            if not must and self.taken + nbytes > limit:
                 return False
-            self._taken += nbytes
+            self.taken += nbytes
             return True
 
     def give(self, nbytes: int) -> None:
         with self._lock:
-            self._taken -= nbytes
+            self.taken -= nbytes
 
 
-_pools: dict[int, ThreadPoolExecutor] = {}
-_pools_lock = threading.Lock()
-_budget = _Budget()
+class _Shared:
+    """What all scans of the process share: the threads, by their number, and the budget."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew: in the child of a fork the threads are gone, and a lock may be held by one of them."""
+        self._lock = threading.Lock()
+        self._pools: dict[int, ThreadPoolExecutor] = {}
+        self.budget = _Budget()
+
+    def pool(self, workers: int) -> ThreadPoolExecutor:
+        with self._lock:
+            if workers not in self._pools:
+                self._pools[workers] = ThreadPoolExecutor(workers, thread_name_prefix="xzsql")
+            return self._pools[workers]
 
 
-def _forget() -> None:
-    """In the child of a fork the threads are gone, and a lock may be held by one of them."""
-    global _pools_lock, _budget
-    _pools.clear()
-    _pools_lock = threading.Lock()
-    _budget = _Budget()
-
-
+_shared = _Shared()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
-
-
-def _pool(workers: int) -> ThreadPoolExecutor:
-    with _pools_lock:
-        if workers not in _pools:
-            _pools[workers] = ThreadPoolExecutor(workers, thread_name_prefix="xzsql")
-        return _pools[workers]
+    os.register_at_fork(after_in_child=_shared.reset)
 
 
 def bytes_in_flight() -> int:
     """Bytes that blocks of all scans take now."""
-    return _budget._taken
+    return _shared.budget.taken
 
 
 def ahead[T](tasks: Iterable[Task[T]], options: Options) -> Generator[T]:
@@ -78,7 +78,7 @@ def ahead[T](tasks: Iterable[Task[T]], options: Options) -> Generator[T]:
     """
     waiting = iter(tasks)
     pending: deque[tuple[Future[T], int]] = deque()
-    budget = _budget
+    budget = _shared.budget
     spare: Task[T] | None = None
     depth = 1
     try:
@@ -92,7 +92,7 @@ def ahead[T](tasks: Iterable[Task[T]], options: Options) -> Generator[T]:
                     spare = task
                     break
                 try:
-                    pending.append((_pool(options.workers).submit(task.run), task.nbytes))
+                    pending.append((_shared.pool(options.workers).submit(task.run), task.nbytes))
                 except BaseException:
                     budget.give(task.nbytes)
                     raise

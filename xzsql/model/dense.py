@@ -71,14 +71,14 @@ class GridSource:
         selection = select(self.table, where)
         arrays = _arrays(chosen)
         grid = self._grid(arrays, now)
-        shape = tuple(min(count(p), max(1, a.step or a.length)) for p, a in zip(selection.kept, grid.axes, strict=True))
+        shape = tuple(min(count(p), max(1, a.widest)) for p, a in zip(selection.kept, grid.axes, strict=True))
         layout = Layout(self.table, chosen, now.batch_rows if arrays else max(now.batch_rows, _COORDINATE_ROWS), shape)
         blocks = self._loaded(layout, grid, selection, sum(a.itemsize for a in arrays), now)
         return pa.RecordBatchReader.from_batches(layout.schema, _batches(layout, blocks))
 
     def chunk_shape(self) -> tuple[int, ...]:
         """The lengths of a block where all data columns are asked for, along each dimension."""
-        return tuple(max(1, a.step or int(np.diff(a.edges).max())) for a in self.full_grid().axes)
+        return tuple(max(1, a.widest) for a in self.full_grid().axes)
 
     def full_grid(self) -> Grid:
         """The block grid where all columns are asked for."""
@@ -88,9 +88,7 @@ class GridSource:
         target = max(1, min(now.block_bytes, now.memory_budget // 8))
         return lay(self.table.dims, self.table.shape, arrays, target)
 
-    def _regions(
-        self, grid: Grid, selection: Selection
-    ) -> Iterator[tuple[tuple[Positions, ...], np.ndarray | None]]:
+    def _regions(self, grid: Grid, selection: Selection) -> Iterator[tuple[tuple[Positions, ...], np.ndarray | None]]:
         """The regions to load, each with a mask where not all of its cells are kept."""
         if selection.empty:
             return

@@ -6,17 +6,18 @@ is unknown (NULL), which no WHERE keeps and no NOT turns into true.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from xzsql.ir.predicate import And, Compare, In, IsNull, Not, Operator, Or, Predicate, Value
 from xzsql.model.table import Cells
 
-_NUMPY: dict[Operator, Callable[[np.ndarray, object], np.ndarray]] = {
+_NUMPY: dict[Operator, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -92,7 +93,7 @@ def leaf_truth(leaf: Compare | In | IsNull, columns: Mapping[str, Operand]) -> T
         matched = _matches(operand.categories, leaf)
         hit = matched[codes] if len(matched) else np.zeros(codes.shape, bool)
     else:
-        if valid is not None and values.dtype == object:
+        if valid is not None and values.dtype.kind == "O":
             values = np.where(valid, values, b"" if _holds_bytes(leaf) else "")
         hit = _matches(values, leaf)
     if valid is None:
@@ -109,7 +110,7 @@ def _matches(values: np.ndarray, leaf: Compare | In) -> np.ndarray:
     """Where `leaf` holds, every value taken as known."""
     if isinstance(leaf, Compare):
         return _compared(values, leaf.op, leaf.value)
-    if values.dtype == object:
+    if values.dtype.kind == "O":
         wanted = set(leaf.values)
         return np.fromiter((v in wanted for v in values.ravel()), bool, values.size).reshape(values.shape)
     constants = np.array([constant(v, values.dtype) for v in leaf.values], dtype=values.dtype)
@@ -132,10 +133,10 @@ def _compared(values: np.ndarray, op: Operator, value: Value) -> np.ndarray:
     return hit | np.isnan(values) if op in (">", ">=") else hit
 
 
-def constant(value: Value, dtype: np.dtype) -> object:
+def constant(value: Value, dtype: np.dtype) -> Any:
     """A constant as the dtype holds it, exactly."""
-    if isinstance(value, datetime.datetime):
+    if isinstance(value, dt.datetime):
         return np.datetime64(value, "us")
-    if dtype == object:
+    if dtype.kind == "O":
         return value
     return dtype.type(value)

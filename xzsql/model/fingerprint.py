@@ -34,4 +34,12 @@ class _Same:
 def _of_variable(name: object, variable: xr.Variable, dataset: xr.Dataset) -> tuple[object, ...]:
     # `_data` is what identifies the array: `data` makes a new object for lazy ones, and loads them.
     data = getattr(variable, "_data", variable)
-    return (name, variable.dims, variable.shape, name in dataset.coords, _Same(data), repr(variable.attrs), repr(variable.encoding))
+    return (
+        name,
+        variable.dims,
+        variable.shape,
+        name in dataset.coords,
+        _Same(data),
+        repr(variable.attrs),
+        repr(variable.encoding),
+    )

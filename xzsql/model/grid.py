@@ -27,7 +27,12 @@ class Axis:
     def __len__(self) -> int:
         if self.edges is not None:
             return len(self.edges) - 1
-        return -(-self.length // self.step)
+        return math.ceil(self.length / self.step)
+
+    @property
+    def widest(self) -> int:
+        """Length of the longest range."""
+        return self.step if self.edges is None else _widest(self.edges)
 
     def bounds(self, block: int) -> tuple[int, int]:
         """Start and stop of one range."""
@@ -192,4 +197,5 @@ def _merged(edges: np.ndarray, width: int) -> np.ndarray:
     while kept[-1] < len(edges) - 1:
         here = int(edges[kept[-1]])
         kept.append(max(kept[-1] + 1, int(np.searchsorted(edges, here + width, side="right")) - 1))
-    return edges[np.array(kept)]
+    merged: np.ndarray = edges[np.array(kept)]
+    return merged

@@ -92,7 +92,7 @@ def select(table: Table, where: Iterable[Predicate]) -> Selection:
         if len(dims) == 0:
             if not bool(_over(table, predicate, (), {}).true):
                 return Selection(tuple(full), never=True)
-        elif _too_large(table, predicate, dims):
+        elif _too_large(table, dims):
             residual.append(predicate)
             for d in dims:
                 kept[d].append(_hull(table, predicate, d))
@@ -174,7 +174,7 @@ def _spread(cells: np.ndarray, own: Sequence[str], dims: Sequence[str]) -> np.nd
     return cells.transpose(order).reshape(shape)
 
 
-def _too_large(table: Table, predicate: Predicate, dims: Sequence[str]) -> bool:
+def _too_large(table: Table, dims: Sequence[str]) -> bool:
     return len(dims) > 1 and math.prod(table.sizes[d] for d in dims) > _LARGEST_MASK
 
 

@@ -23,7 +23,7 @@ def chunk_edges(variable: xr.Variable) -> dict[str, int | tuple[int, ...]]:
     """
     if variable.chunks is not None:
         return {
-            d: c[0] if all(x == c[0] for x in c[:-1]) and c[-1] <= c[0] else tuple(c)
+            str(d): c[0] if all(x == c[0] for x in c[:-1]) and c[-1] <= c[0] else tuple(c)
             for d, c in zip(variable.dims, variable.chunks, strict=True)
             if c
         }
@@ -33,7 +33,7 @@ def chunk_edges(variable: xr.Variable) -> dict[str, int | tuple[int, ...]]:
             chunks = tuple(chunks.get(d) for d in variable.dims)
         if isinstance(chunks, tuple) and len(chunks) == variable.ndim and not in_memory(variable):
             known = zip(variable.dims, chunks, strict=True)
-            return {d: int(c) for d, c in known if isinstance(c, int | np.integer) and c > 0}
+            return {str(d): int(c) for d, c in known if isinstance(c, int | np.integer) and c > 0}
     return {}
 
 
