@@ -11,7 +11,12 @@ from xzsql.errors import ValueRangeError
 from xzsql.model.decode import Decoded
 
 
-def to_arrow(decoded: Decoded, type: pa.DataType, *, categories: pa.Array[Any] | None = None) -> pa.Array[Any]:
+def to_arrow(
+    decoded: Decoded,
+    type: pa.DataType,
+    *,
+    categories: pa.Array[Any] | None = None,
+) -> pa.Array[Any]:
     """A decoded block as an Arrow array of `type`, flattened in C order.
 
     Parameters
@@ -52,27 +57,27 @@ def to_arrow(decoded: Decoded, type: pa.DataType, *, categories: pa.Array[Any] |
     return _fixed(values, valid, type)
 
 
-def _fixed(values: Any, valid: Any, type: pa.DataType) -> pa.Array[Any]:
+def _fixed(values: Any, valid: Any, kind: pa.DataType) -> pa.Array[Any]:
     # packbits and the buffers themselves: no pass over the data but the one for the bitmap
     bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    data = np.packbits(values, bitorder="little") if pa.types.is_boolean(type) else np.ascontiguousarray(values)
+    data = np.packbits(values, bitorder="little") if pa.types.is_boolean(kind) else np.ascontiguousarray(values)
     if data.dtype.kind in "mM":
         data = data.view(np.int64)
-    return pa.Array.from_buffers(type, len(values), [bitmap, pa.py_buffer(data)])
+    return pa.Array.from_buffers(kind, len(values), [bitmap, pa.py_buffer(data)])
 
 
-def _text(values: Any, valid: Any, type: pa.DataType) -> pa.Array[Any]:
+def _text(values: Any, valid: Any, kind: pa.DataType) -> pa.Array[Any]:
     try:
-        found = pa.array(values, type=type, mask=None if valid is None else ~valid)
+        found = pa.array(values, type=kind, mask=None if valid is None else ~valid)
     except (UnicodeEncodeError, pa.ArrowInvalid) as error:
         raise ValueRangeError(f"text that cannot be written as UTF-8: {error}") from error
-    if isinstance(found, pa.ChunkedArray):
+    if not isinstance(found, pa.Array):
         raise ValueRangeError("more than 2 GiB of text in one block; read it in smaller blocks")
     return found
 
 
-def _struct(values: Any, valid: Any, type: pa.StructType) -> pa.Array[Any]:
-    fields = [type.field(i) for i in range(type.num_fields)]
+def _struct(values: Any, valid: Any, kind: pa.StructType) -> pa.Array[Any]:
+    fields = [kind.field(i) for i in range(kind.num_fields)]
     if values.dtype.kind == "c":
         parts = [values.real, values.imag]
     else:

@@ -51,10 +51,11 @@ def meant_dtype(dtype: np.dtype[Any], attrs: Mapping[Any, Any]) -> np.dtype[Any]
 def sentinels(variable: xr.Variable, mask_fill_value: bool | None) -> list[Any]:
     """The values that mean missing, as attributes and Zarr metadata write them.
 
-    A Zarr array opened by xarray without decoding differs by format. In version 2 xarray writes the array's `fill_value` to
-    the attribute `_FillValue`, over an attribute that may have been there; in version 3 the attribute is the attribute and
-    `fill_value` is in the encoding. Version 2 shows by codecs in the encoding without `serializer`. Who reads Zarr
-    otherwise says so by `encoding["zarr_format"]` and `encoding["fill_value"]`, and leaves the attributes as they are.
+    A Zarr array that xarray opened without decoding differs by format. In version 2 xarray writes the `fill_value` of the
+    array to the attribute `_FillValue`, over an attribute that may have been there. In version 3 the attribute is the
+    attribute, and `fill_value` is in the encoding. Version 2 shows by codecs in the encoding without `serializer`. Who
+    reads Zarr otherwise says so by `encoding["zarr_format"]` and `encoding["fill_value"]`, and leaves the attributes as
+    the store has them.
     """
     attrs, encoding = variable.attrs, variable.encoding
     found = list(_items(attrs["missing_value"])) if "missing_value" in attrs else []

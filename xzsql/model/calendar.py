@@ -293,8 +293,8 @@ def _all_whole(whole: Any, valid: Any, unit: Unit) -> None:
     if not (whole if valid is None else whole | ~valid).all():
         word = "microsecond" if unit == "us" else "nanosecond"
         raise ValueRangeError(
-            f"a value is no whole {word}, and is not rounded; cast the variable to a coarser unit, "
-            "or load it first, so that it becomes TIMESTAMP_NS"
+            f"a value is no whole {word}, and values are never rounded; convert the variable to {unit} first, "
+            "or load times into memory, which makes them TIMESTAMP_NS"
         )
 
 
@@ -304,8 +304,9 @@ def is_date(value: object) -> bool:
 
 
 def date_numbers(dates: Any, units: str, calendar: str) -> tuple[Any, Any]:
-    """cftime dates (1-D object array, holes None or NaN) as numbers, and where they are dates (None: everywhere)."""
-    import cftime  # noqa: PLC0415  (optional, and there where its dates are)
+    """Cftime dates (1-D object array, holes None or NaN) as numbers, and where they are dates (None: everywhere)."""
+    # optional, but there where its dates are
+    import cftime
 
     valid = ~pd.isna(dates)
     if not valid.any():

@@ -101,7 +101,7 @@ def _of_numbers(variable: xr.Variable, options: DecodeOptions, *, look: bool, in
         step = steps.floats(meant, numbers, nan=nan or options.nan_as_null)
     timed, note = None, ""
     if options.decode_times:
-        timed, note = _of_counts(variable, step, options, look=look, index=index)
+        timed, note = _of_counts(variable, step, look=look, index=index)
     duration = calendar.duration_step(attrs.get("units"))
     declared = options.decode_times and str(attrs.get("dtype")).startswith("timedelta64")
     if duration is not None and (options.decode_timedelta or declared):
@@ -112,9 +112,7 @@ def _of_numbers(variable: xr.Variable, options: DecodeOptions, *, look: bool, in
 # --- time
 
 
-def _of_counts(
-    variable: xr.Variable, step: steps.Step, options: DecodeOptions, *, look: bool, index: bool
-) -> tuple[Decoder | None, str]:
+def _of_counts(variable: xr.Variable, step: steps.Step, *, look: bool, index: bool) -> tuple[Decoder | None, str]:
     """The decoder by the time units of a variable, or None and why there is none."""
     units, note = calendar.parse_units(variable.attrs.get("units"), variable.attrs.get("calendar"))
     if units is None:
@@ -165,7 +163,7 @@ def _of_instants(variable: xr.Variable, *, look: bool) -> Decoder:
 
 
 def _of_dates(variable: xr.Variable, *, look: bool, index: bool) -> Decoder:
-    """cftime objects: instants where their calendar is that of SQL, numbers by their encoding otherwise."""
+    """Cftime objects: instants where their calendar is that of SQL, numbers by their encoding otherwise."""
     encoding = variable.encoding
     name, values = str(encoding.get("calendar", "standard")).lower(), None
     if look:

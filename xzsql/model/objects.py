@@ -5,12 +5,14 @@ All functions take 1-D arrays and give `values, valid`, where `valid` is None fo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from xzsql.errors import UnsupportedError, ValueRangeError
+from xzsql.model.calendar import is_date
 
 Content = Literal["text", "bytes", "bool", "integer", "float", "date"]
 
@@ -27,8 +29,6 @@ _CONTENTS: dict[str, Content] = {
 
 def content(values: Any) -> Content:
     """What the objects of an array are, holes aside; UnsupportedError for what has no SQL type."""
-    from xzsql.model.calendar import is_date
-
     kind = pd.api.types.infer_dtype(values, skipna=True)
     if kind in _CONTENTS:
         return _CONTENTS[kind]
@@ -41,7 +41,8 @@ def content(values: Any) -> Content:
 
 def declared(dtype: np.dtype[Any], encoding_dtype: object) -> Content | None:
     """What an object array that is not in memory will hold, by its metadata; None where they say nothing."""
-    for said in ((dtype.metadata or {}).get(key) for key in ("vlen", "element_type")):
+    metadata: Mapping[Any, Any] = dtype.metadata or {}
+    for said in (metadata.get(key) for key in ("vlen", "element_type")):
         if said in (str, bytes):
             return "text" if said is str else "bytes"
     if encoding_dtype is str or encoding_dtype is bytes:

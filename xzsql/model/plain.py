@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,17 +18,18 @@ from xzsql.model.decoder import Decoded, DecodeOptions, Decoder, flat
 
 def of_dtype(dtype: np.dtype[Any], options: DecodeOptions, encoding: str = "utf-8") -> Decoder:
     """The decoder of a dtype alone, without attributes."""
-    kind, native = dtype.kind, dtype.newbyteorder("=")
+    kind = dtype.kind
     if kind == "b":
         return Decoder(pa.bool_(), flat(lambda raw: (raw, None)))
     if kind in "iu":
+        native = dtype.newbyteorder("=")
         return Decoder(pa.from_numpy_dtype(native), flat(steps.integers(native, [])))
     if kind == "f" and dtype.itemsize <= 8:
         target = np.dtype(np.float64 if dtype.itemsize == 8 else np.float32)
         return Decoder(pa.from_numpy_dtype(target), flat(steps.floats(target, [], nan=options.nan_as_null)))
     if kind == "c" and dtype.itemsize <= 16:
         part = pa.float64() if dtype.itemsize == 16 else pa.float32()
-        step = steps.floats(native, [], nan=options.nan_as_null)
+        step = steps.floats(dtype.newbyteorder("="), [], nan=options.nan_as_null)
         return Decoder(pa.struct([("re", part), ("im", part)]), flat(step))
     if kind in "mM":
         calendar.check_unit(dtype)
@@ -78,20 +78,20 @@ def _structured(dtype: np.dtype[Any], options: DecodeOptions) -> Decoder:
     return Decoder(pa.struct([(name, fields[name].type) for name in names]), flat(step))
 
 
-def _canonical(type: pa.DataType, dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _canonical(kind: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype of canonical values."""
-    if pa.types.is_string(type) or pa.types.is_binary(type):
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return np.dtype(object)
-    if pa.types.is_struct(type) and dtype.names:
-        names = [type.field(i).name for i in range(type.num_fields)]
-        return np.dtype([(name, _canonical(type.field(i).type, dtype[name])) for i, name in enumerate(names)])
-    if pa.types.is_struct(type):
-        return dtype.newbyteorder("=")
-    return (
-        np.dtype(type.to_pandas_dtype())
-        if not pa.types.is_temporal(type)
-        else np.dtype(("m8" if pa.types.is_duration(type) else "M8") + f"[{type.unit}]")
-    )
+    if pa.types.is_struct(kind):
+        if not dtype.names:
+            return dtype.newbyteorder("=")
+        return np.dtype([(name, _canonical(kind.field(name).type, dtype[name])) for name in dtype.names])
+    if pa.types.is_duration(kind):
+        return np.dtype(f"m8[{kind.unit}]")
+    if pa.types.is_timestamp(kind):
+        return np.dtype(f"M8[{kind.unit}]")
+    plain: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
+    return plain
 
 
 def of_holed(dtype: np.dtype[Any], options: DecodeOptions) -> Decoder:
@@ -100,7 +100,7 @@ def of_holed(dtype: np.dtype[Any], options: DecodeOptions) -> Decoder:
 
 
 def of_extension(dtype: Any, options: DecodeOptions) -> Decoder:
-    """pandas extension arrays; numpy arrays of their objects, as indexes give them, are taken too."""
+    """Pandas extension arrays; numpy arrays of their objects, as indexes give them, are taken too."""
     if isinstance(dtype, pd.CategoricalDtype):
         return _categorical(dtype, options)
     if isinstance(dtype, pd.StringDtype) or _arrow_kind(dtype) == "text":
@@ -125,7 +125,7 @@ def of_extension(dtype: Any, options: DecodeOptions) -> Decoder:
 
 
 def _arrow_kind(dtype: Any) -> str:
-    """ "number", "text" or "other" for a dtype of pandas that Arrow stores; empty for all others."""
+    """What Arrow stores behind a pandas dtype: number, text or other; empty where it is not Arrow that stores."""
     if not isinstance(dtype, pd.ArrowDtype):
         return ""
     stored = dtype.pyarrow_dtype

@@ -160,7 +160,7 @@ def durations(raw: Any) -> tuple[Any, Any]:
 
 
 def dates(units: str, name: str, target: np.dtype[Any]) -> Step:
-    """cftime objects as numbers of a dtype."""
+    """Cftime objects as numbers of a dtype."""
 
     def step(raw: Any) -> tuple[Any, Any]:
         numbers, valid = calendar.date_numbers(raw, units, name)
