@@ -51,15 +51,18 @@ def meant_dtype(dtype: np.dtype[Any], attrs: Mapping[Any, Any]) -> np.dtype[Any]
 def sentinels(variable: xr.Variable, mask_fill_value: bool | None) -> list[Any]:
     """The values that mean missing, as attributes and Zarr metadata write them.
 
-    A Zarr array that xarray opened without decoding differs by format. In version 2 xarray writes the `fill_value` of the
-    array to the attribute `_FillValue`, over an attribute that may have been there. In version 3 the attribute is the
+    A Zarr array that xarray opened without decoding differs by format. In version 2 xarray writes the array's
+    `fill_value` to the attribute `_FillValue`, over one that may have been there. In version 3 the attribute is the
     attribute, and `fill_value` is in the encoding. Version 2 shows by codecs in the encoding without `serializer`. Who
-    reads Zarr otherwise says so by `encoding["zarr_format"]` and `encoding["fill_value"]`, and leaves the attributes as
-    the store has them.
+    reads Zarr otherwise says so by `encoding["zarr_format"]` and `encoding["fill_value"]`, and leaves the attributes
+    as the store has them.
     """
     attrs, encoding = variable.attrs, variable.encoding
     found = list(_items(attrs["missing_value"])) if "missing_value" in attrs else []
     explicit = list(_items(attrs["_FillValue"])) if "_FillValue" in attrs else []
+    if variable.dtype.kind == "c" and len(explicit) == 2 and all(isinstance(item, str) for item in explicit):
+        parts = [_of_text(item, text_is_base64=True) for item in explicit]
+        explicit = [] if None in parts else [complex(*parts)]
     if _version_2_of_xarray(encoding):
         keep = mask_fill_value if mask_fill_value is not None else not _is_zero(explicit)
         return found + (explicit if keep else [])
@@ -89,7 +92,7 @@ def as_integers(items: Iterable[Any], stored: np.dtype[Any], meant: np.dtype[Any
     meant_low, meant_high = int(np.iinfo(meant).min), int(np.iinfo(meant).max)
     for item in items:
         number = _number(item)
-        if number is None or not math.isfinite(number) or number != int(number):
+        if number is None or (isinstance(number, float) and not number.is_integer()):
             continue
         value = int(number)
         if low <= value <= high and not meant_low <= value <= meant_high:
@@ -116,7 +119,7 @@ def as_floats(items: Iterable[Any], stored: np.dtype[Any]) -> tuple[list[Any], b
             continue
         if np.isnan(value):
             nan = True
-        elif np.isfinite(value) or not np.isfinite(number):
+        elif np.isfinite(value) or number in (math.inf, -math.inf):
             found.append(value)
     return found, nan
 

@@ -55,7 +55,7 @@ class Decoder:
     type: pa.DataType
     """The Arrow type of the column."""
     apply: Callable[[Any], Decoded]
-    """A stored block of any shape, or a pandas extension array, to its values. Thread-safe; may raise ValueRangeError."""
+    """A stored block of any shape, or a pandas extension array, to its values; thread-safe. Raises ValueRangeError."""
     note: str = ""
     """Why something was left as it is, for a person; empty: nothing was."""
     categories: pa.Array[Any] | None = None
