@@ -134,8 +134,11 @@ def lay(dims: Sequence[str], shape: Sequence[int], arrays: Sequence[Chunking], t
     """
     if not arrays or 0 in shape:
         return Grid(tuple(Axis(n, max(1, n)) for n in shape))
-    units = [_unit(d, n, arrays) for d, n in zip(dims, shape, strict=True)]
     cells = max(1, target // sum(a.itemsize for a in arrays))
+    units = [_unit(d, n, arrays, aligned=True) for d, n in zip(dims, shape, strict=True)]
+    if math.prod(u.widest for u in units) > cells:
+        # Chunks of 7 beside 13 meet only at 91: where that is too much to hold, a chunk that straddles is decoded twice.
+        units = [_unit(d, n, arrays, aligned=False) for d, n in zip(dims, shape, strict=True)]
     return Grid(tuple(_sized(shape, units, cells)))
 
 
@@ -146,8 +149,12 @@ class _Unit:
     step: int
     edges: np.ndarray | None = None
 
+    @property
+    def widest(self) -> int:
+        return self.step if self.edges is None else _widest(self.edges)
 
-def _unit(dim: str, length: int, arrays: Sequence[Chunking]) -> _Unit:
+
+def _unit(dim: str, length: int, arrays: Sequence[Chunking], *, aligned: bool) -> _Unit:
     steps: set[int] = set()
     edges: np.ndarray | None = None
     for array in arrays:
@@ -164,15 +171,12 @@ def _unit(dim: str, length: int, arrays: Sequence[Chunking]) -> _Unit:
         return _Unit(0, edges)
     if not steps:
         return _Unit(1)
-    common = math.lcm(*steps)
-    largest = max(steps)
-    # Chunks of 7 beside 13 meet only at 91: where that is far, decoding a straddling chunk twice costs less.
-    return _Unit(min(common, length) if common <= 16 * largest else largest)
+    return _Unit(min(math.lcm(*steps), length) if aligned else max(steps))
 
 
 def _sized(shape: Sequence[int], units: Sequence[_Unit], cells: int) -> list[Axis]:
     """Merge units, fastest dimension first, while a block stays under `cells`."""
-    smallest = [u.step if u.edges is None else _widest(u.edges) for u in units]
+    smallest = [u.widest for u in units]
     rest = cells // max(1, math.prod(smallest))
     axes: list[Axis] = []
     for n, unit, least in zip(reversed(shape), reversed(units), reversed(smallest), strict=True):

@@ -42,10 +42,17 @@ def load(variable: xr.Variable, key: tuple[Any, ...] = ()) -> Any:
 
     `key` has a slice or an array of positions for each dimension; arrays select orthogonally.
     """
-    part = variable[key] if key else variable
-    if isinstance(part.dtype, pd.api.extensions.ExtensionDtype):
-        return part.data
-    return part.values
+    if isinstance(variable.dtype, pd.api.extensions.ExtensionDtype):
+        return _of_extension(variable, key)
+    return (variable[key] if key else variable).values
+
+
+def _of_extension(variable: xr.Variable, key: tuple[Any, ...]) -> Any:
+    """The region of a pandas extension array, which is in memory and has one dimension."""
+    array = variable.data
+    if not isinstance(array, pd.api.extensions.ExtensionArray):  # of an index, whose data is no array of its own
+        array = variable.to_index().array
+    return array[key[0]] if key else array
 
 
 def itemsize(variable: xr.Variable) -> int:
