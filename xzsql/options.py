@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import os
 import re
 from collections.abc import Iterator
@@ -53,16 +52,18 @@ def _checked(name: str, value: Any) -> Any:
 
 
 class _Settings:
-    """`xzsql.options`: read a setting as an attribute, assign to set it globally, call for a `with` block."""
+    """`xzsql.options`: read a setting as an attribute, assign to set it, call for a `with` block.
+
+    As with `xarray.set_options`, a setting holds for the whole process: DuckDB scans on threads of its own, which a
+    setting of one thread would not reach.
+    """
 
     def __init__(self) -> None:
-        self.__dict__["_global"] = Options()
-        self.__dict__["_local"] = contextvars.ContextVar[Options | None]("xzsql_options", default=None)
+        self.__dict__["_now"] = Options()
 
     def current(self, **changes: Any) -> Options:
-        """The settings in force here, with these changes."""
-        base = self.__dict__["_local"].get() or self.__dict__["_global"]
-        changed: Options = replace(base, **{k: _checked(k, v) for k, v in changes.items()})
+        """The settings in force, with these changes."""
+        changed: Options = replace(self.__dict__["_now"], **{k: _checked(k, v) for k, v in changes.items()})
         return changed
 
     def __getattr__(self, name: str) -> Any:
@@ -74,19 +75,19 @@ class _Settings:
         return getattr(current, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        self.__dict__["_global"] = replace(self.__dict__["_global"], **{name: _checked(name, value)})
+        self.__dict__["_now"] = self.current(**{name: value})
 
     def __call__(self, **changes: Any) -> AbstractContextManager[Options]:
         return self._within(self.current(**changes))
 
     @contextmanager
     def _within(self, changed: Options) -> Iterator[Options]:
-        local = self.__dict__["_local"]
-        token = local.set(changed)
+        before = self.__dict__["_now"]
+        self.__dict__["_now"] = changed
         try:
             yield changed
         finally:
-            local.reset(token)
+            self.__dict__["_now"] = before
 
     def __dir__(self) -> list[str]:
         return [f.name for f in fields(Options)]

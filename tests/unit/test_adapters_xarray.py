@@ -14,7 +14,11 @@ def packed():
     """A dataset as it is stored: packed, with sentinels, coordinates named in an attribute, characters."""
     return xr.Dataset(
         {
-            "t": (("time", "y"), np.array([[1, 2], [-99, 4]], "i2"), {"scale_factor": 0.5, "_FillValue": np.int16(-99)}),
+            "t": (
+                ("time", "y"),
+                np.array([[1, 2], [-99, 4]], "i2"),
+                {"scale_factor": 0.5, "_FillValue": np.int16(-99)},
+            ),
             "site": (("y", "strlen"), np.array([[b"a", b"b"], [b"c", b""]], "S1")),
             "lat": ("y", [1.0, 2.0]),
         },
@@ -67,7 +71,9 @@ def test_characters_are_joined_where_nobody_has_yet(packed):
     assert again["one"].dims == ("y",)
 
 
-@pytest.mark.parametrize(("suffix", "engine"), [(".nc", "netcdf4"), (".nc", "h5netcdf"), (".nc", "scipy"), (".zarr", "zarr")])
+@pytest.mark.parametrize(
+    ("suffix", "engine"), [(".nc", "netcdf4"), (".nc", "h5netcdf"), (".nc", "scipy"), (".zarr", "zarr")]
+)
 def test_paths_open_lazily_and_undecoded(tmp_path, packed, suffix, engine):
     path = tmp_path / f"store{suffix}"
     if engine == "zarr":

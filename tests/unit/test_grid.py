@@ -11,7 +11,10 @@ from xzsql.model.grid import Axis, Chunking, Grid, as_array, compact, count, lay
 def cells(grid: Grid, kept) -> list[tuple[int, ...]]:
     found = []
     for region in grid.walk(kept):
-        found += [tuple(map(int, i)) for i in np.stack(np.meshgrid(*map(as_array, region), indexing="ij"), -1).reshape(-1, len(region))]
+        found += [
+            tuple(map(int, i))
+            for i in np.stack(np.meshgrid(*map(as_array, region), indexing="ij"), -1).reshape(-1, len(region))
+        ]
     return found
 
 
@@ -83,7 +86,9 @@ def test_part_of_is_the_positions_between(positions, a, b):
     part = part_of(whole, start, stop)
     assert [int(i) for i in as_array(part)] == [p for p in sorted(positions) if start <= p < stop]
     assert count(part) == len(as_array(part))
-    assert [int(i) for i in as_array(shifted(part, start))] == [p - start for p in sorted(positions) if start <= p < stop]
+    assert [int(i) for i in as_array(shifted(part, start))] == [
+        p - start for p in sorted(positions) if start <= p < stop
+    ]
 
 
 def test_an_axis_of_edges_finds_its_blocks():

@@ -13,13 +13,14 @@ def test_a_with_block_changes_and_restores():
     assert options.workers == before
 
 
-def test_a_with_block_is_of_its_thread():
+def test_a_with_block_holds_on_every_thread_since_duckdb_scans_on_its_own():
     seen = []
     with options(workers=99):
         thread = threading.Thread(target=lambda: seen.append(options.workers))
         thread.start()
         thread.join()
-    assert seen == [Options().workers]
+    assert seen == [99]
+    assert options.workers == Options().workers
 
 
 def test_assignment_is_global():

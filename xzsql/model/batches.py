@@ -8,7 +8,7 @@ dimensions are run-end encoded, those of fast ones are the same pattern in every
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 

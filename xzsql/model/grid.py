@@ -137,7 +137,7 @@ def lay(dims: Sequence[str], shape: Sequence[int], arrays: Sequence[Chunking], t
     cells = max(1, target // sum(a.itemsize for a in arrays))
     units = [_unit(d, n, arrays, aligned=True) for d, n in zip(dims, shape, strict=True)]
     if math.prod(u.widest for u in units) > cells:
-        # Chunks of 7 beside 13 meet only at 91: where that is too much to hold, a chunk that straddles is decoded twice.
+        # Chunks of 7 beside 13 meet only at 91: where that is too much, a chunk that straddles is decoded twice.
         units = [_unit(d, n, arrays, aligned=False) for d, n in zip(dims, shape, strict=True)]
     return Grid(tuple(_sized(shape, units, cells)))
 

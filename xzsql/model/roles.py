@@ -41,9 +41,10 @@ def metadata_variables(groups: Iterable[Mapping[str, xr.Variable]], own: Mapping
                 if text:
                     found.update(n for n in _names_in(text) if n in own)
     for name, variable in own.items():
-        if (_NAMED_BOUNDS.match(name) and variable.ndim == 2 and variable.shape[1] == 2) or (variable.ndim == 0 and (
-            any(_said(variable, key) for key in _CONTAINER) or _said(variable, "cf_role") == "mesh_topology"
-        )):
+        if (_NAMED_BOUNDS.match(name) and variable.ndim == 2 and variable.shape[1] == 2) or (
+            variable.ndim == 0
+            and (any(_said(variable, key) for key in _CONTAINER) or _said(variable, "cf_role") == "mesh_topology")
+        ):
             found.add(name)
     return found
 

@@ -29,8 +29,16 @@ class Mask:
 
     dims: tuple[str, ...]
     """In the table's order."""
+    start: tuple[int, ...]
+    """The position of the first cell along each; nothing outside the mask is kept."""
     cells: np.ndarray
-    """bool, over the full length of these dimensions."""
+    """bool"""
+
+    def at(self, region: Mapping[str, Positions]) -> np.ndarray:
+        """The mask over the region's positions, which lie inside."""
+        index = [as_array(region[d]) - first for d, first in zip(self.dims, self.start, strict=True)]
+        found: np.ndarray = self.cells[np.ix_(*index)]
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,36 +85,83 @@ def accepts(table: Table, predicate: Predicate) -> bool:
 
 def select(table: Table, where: Iterable[Predicate]) -> Selection:
     """The cells of the table where all predicates are true. Reads coordinates, never data."""
-    full: list[Positions] = [slice(0, n) for n in table.shape]
-    conjuncts = [c for p in where for c in _conjuncts(p)]
-    if not conjuncts:
-        return Selection(tuple(full))
     by_dims: dict[tuple[str, ...], list[Predicate]] = {}
-    for conjunct in conjuncts:
-        by_dims.setdefault(_dims_of(table, conjunct), []).append(conjunct)
+    for predicate in where:
+        for conjunct in _conjuncts(predicate):
+            by_dims.setdefault(_dims_of(table, conjunct), []).append(conjunct)
+    kept: dict[str, Positions] = {d: slice(0, n) for d, n in table.sizes.items()}
     masks: list[Mask] = []
     residual: list[Predicate] = []
-    kept: dict[str, list[np.ndarray]] = {d: [] for d in table.dims}
+    # Few dimensions first: what they drop need not be looked at by the predicates over more.
     for dims, terms in sorted(by_dims.items(), key=lambda item: len(item[0])):
-        predicate = terms[0] if len(terms) == 1 else And(tuple(terms))
-        if len(dims) == 0:
-            if not bool(_over(table, predicate, (), {}).true):
-                return Selection(tuple(full), never=True)
-        elif _too_large(table, dims):
-            residual.append(predicate)
-            for d in dims:
-                kept[d].append(_hull(table, predicate, d))
+        together = terms[0] if len(terms) == 1 else And(tuple(terms))
+        if not dims:
+            if not bool(_over(table, together, (), {}).true):
+                return Selection(tuple(kept.values()), never=True)
+        elif len(dims) == 1:
+            kept[dims[0]] = _positions(table, terms, dims[0])
         else:
-            cells = np.broadcast_to(_over(table, predicate, dims, {}).true, [table.sizes[d] for d in dims])
-            for i, d in enumerate(dims):
-                kept[d].append(cells.any(axis=tuple(j for j in range(len(dims)) if j != i)))
-            if len(dims) > 1 and not cells.all():
-                masks.append(Mask(dims, cells))
-    positions = tuple(
-        compact(np.flatnonzero(np.logical_and.reduce(kept[d]))) if kept[d] else whole
-        for d, whole in zip(table.dims, full, strict=True)
-    )
-    return Selection(positions, tuple(m for m in masks if not _whole(m, table, positions)), tuple(residual))
+            masks += _masked(table, together, dims, kept, residual)
+    positions = tuple(kept[d] for d in table.dims)
+    return Selection(positions, tuple(m for m in masks if not m.at(kept).all()), tuple(residual))
+
+
+def _positions(table: Table, terms: Sequence[Predicate], dim: str) -> Positions:
+    """The positions along one dimension where all terms are true."""
+    low, high = 0, table.sizes[dim]
+    rest: list[Predicate] = []
+    for term in terms:
+        if isinstance(term, Compare) and term.op != "!=" and table.column(term.column).array is None:
+            # On positions themselves a comparison is a range: nothing as long as the axis is made.
+            at = int(term.value)  # type: ignore[arg-type]  # a constant of the column's type, BIGINT
+            low = max(low, {"=": at, ">": at + 1, ">=": at}.get(term.op, low))
+            high = min(high, {"=": at + 1, "<": at, "<=": at + 1}.get(term.op, high))
+        else:
+            rest.append(term)
+    if low >= high:
+        return slice(0, 0)
+    if not rest:
+        return slice(low, high)
+    true = _over(table, And(tuple(rest)), (dim,), {dim: slice(low, high)}).true
+    found = compact(np.flatnonzero(np.broadcast_to(true, high - low)))
+    return slice(found.start + low, found.stop + low) if isinstance(found, slice) else found + low
+
+
+def _masked(
+    table: Table,
+    predicate: Predicate,
+    dims: tuple[str, ...],
+    kept: dict[str, Positions],
+    residual: list[Predicate],
+) -> list[Mask]:
+    """The mask of a predicate over several dimensions; `kept` shrinks to its hull. Too large a mask is a residual."""
+    hull = {d: _span(kept[d]) for d in dims}
+    sizes = [count(hull[d]) for d in dims]
+    if math.prod(sizes) > _LARGEST_MASK:
+        residual.append(predicate)
+        for d in dims:
+            kept[d] = _among(kept[d], hull[d].start, _hull(table, predicate, d)[hull[d]])
+        return []
+    cells = np.broadcast_to(_over(table, predicate, dims, hull).true, sizes)
+    inside = np.ix_(*[as_array(kept[d]) - hull[d].start for d in dims])
+    for i, d in enumerate(dims):
+        found = np.zeros(sizes[i], bool)
+        found[inside[i].ravel()] = cells[inside].any(axis=tuple(j for j in range(len(dims)) if j != i))
+        kept[d] = _among(kept[d], hull[d].start, found)
+    return [Mask(dims, tuple(hull[d].start for d in dims), cells)]
+
+
+def _span(positions: Positions) -> slice:
+    """From the first position to the last."""
+    if isinstance(positions, slice):
+        return positions
+    return slice(int(positions[0]), int(positions[-1]) + 1) if len(positions) else slice(0, 0)
+
+
+def _among(positions: Positions, start: int, true: np.ndarray) -> Positions:
+    """The positions at which a mask beginning at `start` is true."""
+    each = as_array(positions)
+    return compact(each[true[each - start]])
 
 
 def rows_kept(table: Table, selection: Selection, region: Sequence[Positions]) -> np.ndarray | None:
@@ -117,8 +172,7 @@ def rows_kept(table: Table, selection: Selection, region: Sequence[Positions]) -
     shape = tuple(count(p) for p in region)
     keep = np.ones(shape, bool)
     for mask in selection.masks:
-        index = np.ix_(*[as_array(here[d]) for d in mask.dims])
-        keep &= _spread(mask.cells[index], mask.dims, table.dims)
+        keep &= _spread(mask.at(here), mask.dims, table.dims)
     for predicate in selection.residual:
         if keep.any():
             keep &= _over(table, predicate, table.dims, here).true
@@ -174,10 +228,6 @@ def _spread(cells: np.ndarray, own: Sequence[str], dims: Sequence[str]) -> np.nd
     return cells.transpose(order).reshape(shape)
 
 
-def _too_large(table: Table, dims: Sequence[str]) -> bool:
-    return len(dims) > 1 and math.prod(table.sizes[d] for d in dims) > _LARGEST_MASK
-
-
 def _hull(table: Table, predicate: Predicate, dim: str) -> np.ndarray:
     """Where along one dimension the predicate may be true: exact for leaves on this dimension alone."""
     names = {leaf.column for leaf in walk(predicate)}
@@ -198,9 +248,3 @@ def _hull(table: Table, predicate: Predicate, dim: str) -> np.ndarray:
         return projected[node]
 
     return np.broadcast_to(truth(predicate, leaf).true, table.sizes[dim])
-
-
-def _whole(mask: Mask, table: Table, kept: Sequence[Positions]) -> bool:
-    """Whether the mask keeps every cell of the kept positions, as `lat = 3 AND lon = 2` written as one node would."""
-    here = dict(zip(table.dims, kept, strict=True))
-    return bool(mask.cells[np.ix_(*[as_array(here[d]) for d in mask.dims])].all())

@@ -145,7 +145,8 @@ class _Columns:
                 decoder = decoder_for(variable, name, self._decoding, index=isinstance(variable, xr.IndexVariable))
             except UnsupportedError as error:
                 dims = tuple(str(d) for d in variable.dims)
-                self._result.left_out.append(LeftOut(self._group.path, name, str(error.__cause__ or error), dims, variable.shape))
+                reason = str(error.__cause__ or error)
+                self._result.left_out.append(LeftOut(self._group.path, name, reason, dims, variable.shape))
                 self._made[name] = None
             else:
                 place = Place(self._store, self._group.path, name)

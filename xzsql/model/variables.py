@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import dask
 import numpy as np
 import pandas as pd
 import xarray as xr
@@ -44,7 +45,12 @@ def load(variable: xr.Variable, key: tuple[Any, ...] = ()) -> Any:
     """
     if isinstance(variable.dtype, pd.api.extensions.ExtensionDtype):
         return _of_extension(variable, key)
-    return (variable[key] if key else variable).values
+    part = variable[key] if key else variable
+    if part.chunks is not None:
+        # Blocks are loaded on threads of our own already; a scheduler that the user chose has its way.
+        chosen = dask.config.get("scheduler", None)
+        return np.asarray(part.data.compute(**({} if chosen else {"scheduler": "synchronous"})))
+    return part.values
 
 
 def _of_extension(variable: xr.Variable, key: tuple[Any, ...]) -> Any:
