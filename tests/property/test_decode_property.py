@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from xzsql.model import calendar
+from xzsql.model.decode import calendar
 from xzsql.model.arrow import to_arrow
 from xzsql.model.decode import DecodeOptions, decoder_for
 

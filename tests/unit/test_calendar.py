@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from xzsql.errors import UnsupportedError, ValueRangeError
-from xzsql.model import calendar
+from xzsql.model.decode import calendar
 
 UTC = dt.UTC
 

@@ -12,8 +12,8 @@ import pandas as pd
 import pyarrow as pa
 
 from xzsql.errors import UnsupportedError
-from xzsql.model import calendar, objects, steps
-from xzsql.model.decoder import Decoded, DecodeOptions, Decoder, flat
+from xzsql.model.decode import calendar, objects, steps
+from xzsql.model.decode.record import Decoded, DecodeOptions, Decoder, flat
 
 
 def of_dtype(dtype: np.dtype[Any], options: DecodeOptions, encoding: str = "utf-8") -> Decoder:

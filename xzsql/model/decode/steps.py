@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from xzsql.errors import ValueRangeError, XzsqlWarning
-from xzsql.model import attributes, calendar
+from xzsql.model.decode import attributes, calendar
 
 Step = Callable[[Any], tuple[Any, Any]]
 

@@ -1,9 +1,4 @@
-"""Stored values to SQL values: missing values, packing, time, text, by the rules of CF and of this project.
-
-`decoder_for` looks at dtype, attributes and encoding and gives a `Decoder`: the Arrow type of the column and a pure
-function from a stored block to values and validity. A rule applies by what is still in `attrs`; what xarray moved to
-`encoding` was decoded already.
-"""
+"""Which decoder a variable gets, from its dtype, attributes and encoding."""
 
 from __future__ import annotations
 
@@ -15,12 +10,10 @@ import pyarrow as pa
 import xarray as xr
 
 from xzsql.errors import UnsupportedError, ValueRangeError
-from xzsql.model import attributes, calendar, objects, steps
-from xzsql.model.decoder import Decoded, DecodeOptions, Decoder, flat
-from xzsql.model.plain import of_bytes, of_dtype, of_extension, of_holed
+from xzsql.model.decode import attributes, calendar, objects, steps
+from xzsql.model.decode.plain import of_bytes, of_dtype, of_extension, of_holed
+from xzsql.model.decode.record import DecodeOptions, Decoder, flat
 from xzsql.model.variables import in_memory, load
-
-__all__ = ["DecodeOptions", "Decoded", "Decoder", "decoder_for"]
 
 
 def decoder_for(variable: xr.Variable, name: str, options: DecodeOptions, *, index: bool = False) -> Decoder:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from xzsql.errors import UnsupportedError, ValueRangeError
-from xzsql.model.calendar import is_date
+from xzsql.model.decode.calendar import is_date
 
 Content = Literal["text", "bytes", "bool", "integer", "float", "date"]
 
