@@ -16,7 +16,7 @@ from xzsql.errors import MissingDependencyError
 if TYPE_CHECKING:
     from duckdb._seam import SourceHandle
 
-__all__ = ["ArrowScanSource", "create_view", "nodes", "register_source"]
+__all__ = ["ArrowScanSource", "binds", "create_view", "name_scope", "nodes", "register_source", "table_kind"]
 
 
 def _missing(what: str) -> MissingDependencyError:
@@ -57,3 +57,28 @@ def create_view(
     if not hasattr(con, "_create_view"):
         raise _missing("DuckDBPyConnection._create_view")
     con._create_view(name, sql, replace=False, sources=list(handles))
+
+
+def binds(con: duckdb.DuckDBPyConnection, sql: str) -> bool:
+    """Whether a statement would bind on this connection now. Runs nothing, so an open result stays open."""
+    if not hasattr(con, "_bind"):
+        raise _missing("DuckDBPyConnection._bind")
+    try:
+        con._bind(sql)
+    except duckdb.Error:
+        return False
+    return True
+
+
+def name_scope(con: duckdb.DuckDBPyConnection, name: str) -> str:
+    """Whether a name is a "database", a "schema" of the search path, or "none" of the two. Runs nothing."""
+    if not hasattr(con, "_name_scope"):
+        raise _missing("DuckDBPyConnection._name_scope")
+    return con._name_scope(name)
+
+
+def table_kind(con: duckdb.DuckDBPyConnection, name: str) -> str:
+    """Whether a name reads a "table", a "view" or "none" of the two on this connection. Runs nothing."""
+    if not hasattr(con, "_table_kind"):
+        raise _missing("DuckDBPyConnection._table_kind")
+    return con._table_kind(name)
