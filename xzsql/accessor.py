@@ -13,6 +13,5 @@ class SqlAccessor(Catalog):
 
 def register() -> None:
     """Put `.sql` on Dataset, DataArray and DataTree. Importing xzsql does this."""
-    xr.register_dataset_accessor("sql")(SqlAccessor)
-    xr.register_dataarray_accessor("sql")(SqlAccessor)
-    xr.register_datatree_accessor("sql")(SqlAccessor)
+    for decorator in (xr.register_dataset_accessor, xr.register_dataarray_accessor, xr.register_datatree_accessor):
+        decorator("sql")(SqlAccessor)  # type: ignore[no-untyped-call]  # xarray has no annotations there

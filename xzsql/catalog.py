@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -236,7 +237,9 @@ class Catalog:
         return "\n".join(lines)
 
     def _described(self) -> str:
-        return repr(self._target) if isinstance(self._target, str) else f"a {type(self._target).__name__}"
+        if isinstance(self._target, str | os.PathLike):
+            return repr(os.fspath(self._target))
+        return f"a {type(self._target).__name__}"
 
     def _state(self) -> _State:
         """The tables as they are now; split anew only if the target has changed."""
@@ -378,15 +381,13 @@ def _depth() -> int:
     return depth
 
 
-def _variables_of(frame: FrameType | None) -> Any:
+def _variables_of(frame: FrameType | None) -> Callable[[str], object | None]:
     """A look-up of Python names as the frame's code would see them."""
 
     def look_up(name: str) -> object | None:
         if frame is None:
             return None
-        for names in (frame.f_locals, frame.f_globals):
-            if name in names:
-                return names[name]
-        return None
+        found: object | None = frame.f_locals.get(name, frame.f_globals.get(name))
+        return found
 
     return look_up

@@ -40,7 +40,7 @@ def make_store(path: Path) -> None:
     chunks = (4, *shape[1:])
     packed = {"dtype": "int16", "scale_factor": 0.01, "add_offset": 0.0, "_FillValue": -32768}
     encoding = {"t2m": {"chunks": chunks}, "tp": {"chunks": chunks, **packed}, "time": {"chunks": (len(time),)}}
-    dataset.to_zarr(path, encoding=encoding)
+    dataset.to_zarr(path, encoding=encoding, consolidated=False)
 
 
 def main() -> None:
@@ -53,9 +53,8 @@ def main() -> None:
             print(f"Its tables, catalog.tables():\n\n{catalog.tables()!r}\n")
             print(f"A question, catalog.query(sql):\n{_WARMEST}")
             plan = catalog.query(f"EXPLAIN {_WARMEST}").fetchall()
-            print(
-                f"How DuckDB goes about it; the predicates stand inside the scan, which reads only what they keep:\n\n{plan[0][1]}"
-            )
+            print("How DuckDB goes about it; the predicates stand inside the scan, which reads only what they keep:\n")
+            print(plan[0][1])
             print(f"The answer:\n\n{catalog.query(_WARMEST)!r}\n")
         print("Next: README.md, or in Python:  import xzsql; xzsql.open('your.nc').tables()")
 

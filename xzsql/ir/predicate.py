@@ -6,13 +6,13 @@ NOT unknown is unknown; NaN equals itself and is greater than every number; -0.0
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 #: A constant, always of the column's own type. A TIMESTAMP is a naive datetime.
-type Value = bool | int | float | str | bytes | datetime.datetime
+type Value = bool | int | float | str | bytes | dt.datetime
 type Operator = Literal["=", "!=", "<", "<=", ">", ">="]
 
 #: The same comparison with the two sides exchanged, and the one that is true where this one is false.
@@ -118,7 +118,7 @@ def literal(value: Value) -> str:
             return "'" + value.replace("'", "''") + "'"
         case bytes():
             return "'" + "".join(f"\\x{byte:02X}" for byte in value) + "'::BLOB"
-        case datetime.datetime():
+        case dt.datetime():
             return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
         case float():
             return f"'{value!r}'::DOUBLE"
