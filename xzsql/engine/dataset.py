@@ -47,7 +47,7 @@ class SourceDataset(pads.Dataset):  # type: ignore[misc]  # no type in the stubs
         """A scanner over the rows that match; reads only columns that the projection or the filter needs."""
         schema = self._projected(columns)
         reader = pa.RecordBatchReader.from_batches(schema, self._batches(columns, filter))
-        return pads.Scanner.from_batches(reader, schema=schema, **options)
+        return pads.Scanner.from_batches(reader, **options)
 
     def to_batches(
         self,

@@ -78,7 +78,7 @@ class MemorySource:
         ]  # fmt: skip
         self._table = pa.Table.from_arrays(table.columns, schema=pa.schema(fields))
         self._batch_rows = batch_rows
-        self._accept = accept or self._only_keys
+        self._accept = accept
         self._encode = dict(encode or {})
         self._lock = threading.Lock()
         self.offers: list[Predicate] = []
@@ -104,7 +104,7 @@ class MemorySource:
         """Record the offer, and answer as configured."""
         with self._lock:
             self.offers.append(predicate)
-        return self._accept(predicate)
+        return self._only_keys(predicate) if self._accept is None else self._accept(predicate)
 
     def stream(self, columns: Sequence[str], where: Sequence[Predicate]) -> pa.RecordBatchReader:
         """Record the request, and give the rows batch by batch."""
