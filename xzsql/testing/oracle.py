@@ -64,7 +64,7 @@ class Rules:
     nan_as_null: bool = True
 
 
-def frames(target: xr.Dataset | xr.DataArray | xr.DataTree, rules: Rules = Rules()) -> dict[tuple[str, str], pa.Table]:  # noqa: B008
+def frames(target: xr.Dataset | xr.DataArray | xr.DataTree, rules: Rules = Rules()) -> dict[tuple[str, str], pa.Table]:
     """Every table of the target, whole: `{(schema, table): table}`.
 
     Names that collide are not handled here; a target that has some raises ValueError.
@@ -86,9 +86,7 @@ def _tables(dataset: xr.Dataset, rules: Rules) -> dict[str, pa.Table]:
     metadata = _metadata_names(dataset)
     levels = _multiindex_levels(dataset)
     internal = {name for names in levels.values() for name in names} | set(levels)
-    auxiliary = [
-        n for n in dataset.coords if n not in metadata and n not in internal and dataset[n].dims != (n,)
-    ]
+    auxiliary = [n for n in dataset.coords if n not in metadata and n not in internal and dataset[n].dims != (n,)]
     by_dims: dict[tuple[Any, ...], list[Any]] = {}
     for name, variable in dataset.data_vars.items():
         if name not in metadata:
@@ -172,7 +170,7 @@ def _table(
     return pa.Table.from_arrays(columns, names=titles)
 
 
-def cells(variable: xr.Variable, rules: Rules = Rules(), *, axis: bool = False) -> pa.Array:  # noqa: B008
+def cells(variable: xr.Variable, rules: Rules = Rules(), *, axis: bool = False) -> pa.Array:
     """The decoded cells of one variable in row-major order; `axis` says that it is an index coordinate."""
     if isinstance(variable.dtype, pd.api.extensions.ExtensionDtype):
         return _extension(variable.data)
@@ -245,20 +243,24 @@ def _numbers(values: Any, attrs: dict[Any, Any], rules: Rules, axis: bool) -> pa
         sign = "u" if str(attrs["_Unsigned"]).lower() == "true" else "i"
         values = values.view(f"{sign}{values.dtype.itemsize}")
     if values.dtype.kind in "iu" and ("scale_factor" in attrs or "add_offset" in attrs):
-        scale = np.float64(attrs.get("scale_factor", 1))
-        packed = values.astype(np.float64) * scale + np.float64(attrs.get("add_offset", 0))
+        packed = values.astype(np.float64)
+        if "scale_factor" in attrs:
+            packed = packed * np.float64(attrs["scale_factor"])
+        if "add_offset" in attrs:
+            packed = packed + np.float64(attrs["add_offset"])
         return pa.array(packed, pa.float64(), mask=missing)
     if values.dtype == np.float16:
         values = values.astype(np.float32)
     plain = pa.array(values, pa.from_numpy_dtype(values.dtype), mask=missing)
     units = str(attrs.get("units", ""))
+    not_a_time = missing | (values == np.iinfo(np.int64).min) if values.dtype == np.int64 else missing
+    numbers = [None if m else v for v, m in zip(values.tolist(), not_a_time.tolist(), strict=True)]
     if " since " in units.lower() and rules.decode_times:
-        numbers = [None if m else v for v, m in zip(values.tolist(), missing.tolist(), strict=True)]
         return _times(numbers, plain, units, attrs.get("calendar", "standard"), axis, rules)
     if str(attrs.get("dtype", "")).startswith("timedelta64") or (rules.decode_timedelta and _unit(units)):
         size = _unit(units)
         if size:
-            spans = [None if m else _rounded(v, size) for v, m in zip(values.tolist(), missing.tolist(), strict=True)]
+            spans = [None if n is None else _rounded(n, size) for n in numbers]
             return pa.array(spans, pa.int64()).cast(pa.duration("us"))
     return plain
 
@@ -290,7 +292,7 @@ def _unit(name: str) -> int | None:
 
 
 def _rounded(value: float, nanoseconds: int) -> int | None:
-    if isinstance(value, float) and not math.isfinite(value):
+    if not math.isfinite(value):
         return None
     return round(Fraction(value) * Fraction(nanoseconds, 1000))
 
@@ -329,9 +331,7 @@ def _times(numbers: list[Any], plain: pa.Array, units: str, calendar: str, axis:
     start = _reference(match, calendar)
     earliest = (_GREGORIAN_START - _EPOCH) * 86_400 * 10**6
     exact = [
-        None
-        if n is None or (isinstance(n, float) and not math.isfinite(n))
-        else Fraction(n) * size + start
+        None if n is None or (isinstance(n, float) and not math.isfinite(n)) else Fraction(n) * size + start
         for n in numbers
     ]
     if calendar != "proleptic_gregorian":
@@ -418,10 +418,7 @@ def _bits(array: pa.Array, zero_sign: bool) -> list[Any]:
         return list(array.cast(pa.int64()).to_pylist())
     if pa.types.is_struct(kind):
         whole = [_bits(_flat(array.field(i)), zero_sign) for i in range(kind.num_fields)]
-        return [
-            tuple(v) if ok else None
-            for ok, *v in zip(array.is_valid().to_pylist(), *whole, strict=True)
-        ]
+        return [tuple(v) if ok else None for ok, *v in zip(array.is_valid().to_pylist(), *whole, strict=True)]
     if pa.types.is_floating(kind):
         return [None if v is None else _float_bits(v, zero_sign) for v in array.to_pylist()]
     return [tuple(map(str, v)) if isinstance(v, list) else v for v in array.to_pylist()]

@@ -75,7 +75,9 @@ class CountingStore(WrapperStore[Store]):
 
     def _chunk_reads(self) -> list[tuple[str, tuple[int, ...]]]:
         found = [_CHUNK.match(key) for key in list(self.log)]
-        return [(m["array"] or "", tuple(map(int, (m["index"] or "").split("/"))) if m["index"] else ()) for m in found if m]
+        return [
+            (m["array"] or "", tuple(map(int, (m["index"] or "").split("/"))) if m["index"] else ()) for m in found if m
+        ]
 
     def clear_log(self) -> None:
         """Forget what was read."""
@@ -152,8 +154,9 @@ class DaskSpy:
     def __init__(self, values: Any, chunks: Any) -> None:
         self.computed: list[tuple[int, ...]] = []
         self._source = np.asarray(values)
-        whole = da.from_array(self._source, chunks=chunks)
-        self.array: Any = da.map_blocks(self._block, whole, dtype=self._source.dtype, meta=self._source[:0])
+        dask_array: Any = da  # which ships no types for these
+        whole = dask_array.from_array(self._source, chunks=chunks)
+        self.array: Any = dask_array.map_blocks(self._block, whole, dtype=self._source.dtype, meta=self._source[:0])
 
     def _block(self, block: Any, block_info: Any = None) -> Any:
         if block_info:
