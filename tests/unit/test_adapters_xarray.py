@@ -80,7 +80,7 @@ def test_paths_open_lazily_and_undecoded(tmp_path, packed, suffix, engine):
         packed.drop_vars("site").to_zarr(path, consolidated=False)
     else:
         packed.assign(site=("y", np.array([b"ab", b"c"]))).to_netcdf(path, engine=engine)
-    contents = ADAPTER.open(path, **({"consolidated": False} if engine == "zarr" else {}))
+    contents = ADAPTER.open(path)
     found = contents.groups["/"]
     assert contents.store == str(path)
     assert found["t"].dtype == np.dtype("i2")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,9 @@ def _candidates(path: str, engine: str | None) -> Iterable[str]:
 
 def _with_engine(path: str, engine: str, backend: Mapping[str, Any]) -> Mapping[str, xr.Dataset]:
     arguments: dict[str, Any] = {"engine": engine, "chunks": None, "cache": False, **_UNDECODED, **backend}
-    if engine in _WITH_GROUPS and "group" not in backend:
-        return dict(xr.open_groups(path, **arguments))
-    return {"/": xr.open_dataset(path, **arguments)}
+    with warnings.catch_warnings():
+        # Whether a store has consolidated metadata is nothing that the caller could do something about here.
+        warnings.filterwarnings("ignore", "Failed to open Zarr store with consolidated", RuntimeWarning)
+        if engine in _WITH_GROUPS and "group" not in backend:
+            return dict(xr.open_groups(path, **arguments))
+        return {"/": xr.open_dataset(path, **arguments)}
