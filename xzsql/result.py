@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pyarrow as pa
 
-from xzsql.errors import ClosedError, InvalidInputError
+from xzsql._optional import require
+from xzsql.errors import ClosedError, InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,10 +134,9 @@ class Result:
         return pa.Table.from_batches(list(self._batches.walk()), self._batches.schema)
 
     def pl(self) -> pl.DataFrame:
-        """All rows as a polars DataFrame; HUGEINT is `Decimal(38, 0)`."""
-        from xzsql._optional import require
-
-        frame: pl.DataFrame = require("polars", extra="polars", purpose="give polars frames").from_arrow(self.arrow())
+        """All rows as a polars DataFrame; HUGEINT is `Decimal(38, 0)`, INTERVAL is `Duration`."""
+        polars = require("polars", extra="polars", purpose="give polars frames")
+        frame: pl.DataFrame = polars.from_arrow(_with_durations(self.arrow()))
         return frame
 
     def reader(self, batch_rows: int = _BATCH_ROWS) -> pa.RecordBatchReader:
@@ -371,6 +371,27 @@ def _cut(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatc
     for batch in batches:
         for start in range(0, batch.num_rows, rows):
             yield batch.slice(start, rows)
+
+
+def _with_durations(table: pa.Table) -> pa.Table:
+    """Intervals as durations, which polars has instead; months have no fixed length."""
+    for index, field in enumerate(table.schema):
+        if field.type == pa.month_day_nano_interval():
+            chunks = [_durations(chunk, field.name) for chunk in table.column(index).chunks]
+            table = table.set_column(index, field.name, pa.chunked_array(chunks, pa.duration("us")))
+    return table
+
+
+def _durations(intervals: pa.Array, name: str) -> pa.Array:
+    import numpy as np
+
+    parts = np.frombuffer(intervals.buffers()[1], [("months", "i4"), ("days", "i4"), ("nanoseconds", "i8")])
+    parts = parts[intervals.offset : intervals.offset + len(intervals)]
+    missing = np.asarray(intervals.is_null())
+    if (parts["months"] != 0)[~missing].any():
+        raise UnsupportedError(f"column {name!r} has intervals of months, which polars does not know; use .df()")
+    microseconds = parts["days"] * np.int64(86_400_000_000) + parts["nanoseconds"] // 1000
+    return pa.array(microseconds, pa.int64(), mask=missing).cast(pa.duration("us"))
 
 
 def _short(value: object) -> str:

@@ -85,10 +85,11 @@ def mount(con: duckdb.DuckDBPyConnection, name: str, tables: Tables) -> None:
             if own is None:
                 cursor.execute(f"DETACH {names.quoted(name)}")
             raise
-    if not binds(con, f"SELECT {names.qualified(name, 'main', mark)}()"):
+    # a new database is seen by every transaction, a new state of one only by those that have not read it yet
+    if own is not None and not binds(con, f"SELECT {names.qualified(name, 'main', mark)}()"):
         warnings.warn(
-            f"{name!r} is mounted, but the transaction that is open on this connection began before, and sees it after "
-            "COMMIT or ROLLBACK",
+            f"{name!r} is replaced, but the transaction or result that is open on this connection began before, and "
+            "goes on with the old tables until it ends",
             XzsqlWarning,
             stacklevel=3,
         )
@@ -121,7 +122,7 @@ def mounts(cursor: duckdb.DuckDBPyConnection) -> dict[str, str]:
     rows = cursor.execute(
         "SELECT database_name, function_name FROM duckdb_functions() WHERE starts_with(function_name, ?)", [_MARK]
     ).fetchall()
-    return dict(rows)
+    return dict(sorted(rows))
 
 
 def create_views(

@@ -74,7 +74,10 @@ def name_scope(con: duckdb.DuckDBPyConnection, name: str) -> str:
     """Whether a name is a "database", a "schema" of the search path, or "none" of the two. Runs nothing."""
     if not hasattr(con, "_name_scope"):
         raise _missing("DuckDBPyConnection._name_scope")
-    return con._name_scope(name)
+    try:
+        return con._name_scope(name)
+    except duckdb.TransactionException:  # one that failed answers nothing until its ROLLBACK
+        return "none"
 
 
 def table_kind(con: duckdb.DuckDBPyConnection, name: str) -> str:

@@ -14,7 +14,7 @@ from xzsql.engine import names, script
 from xzsql.engine.failure import missing_table, translated, unknown_table
 from xzsql.engine.mount import Tables, create_views, drop_views, transaction
 from xzsql.engine.private import table_kind
-from xzsql.engine.run import BoundRun, Converter, ReadRun
+from xzsql.engine.run import BoundRun, Converter, ReadRun, carried
 from xzsql.engine.scan import scannable
 from xzsql.engine.wait import interruptible
 from xzsql.errors import ClosedError, InvalidInputError, NameTakenError, UnsupportedError, XzsqlError
@@ -130,7 +130,7 @@ class Session:
                 for statement, given in zip(statements, values, strict=True):
                     relation = asked.relation(statement, given, drain=statement is not statements[-1])
                 columns, types = relation.columns, [str(t) for t in relation.types]
-                table = asked.waited(relation.to_arrow_table)
+                table = asked.waited(carried(relation).to_arrow_table)
         except duckdb.Error as error:
             asked.fail(error)
         return Result(ReadRun(table, columns, types, self._converter(columns, types)))

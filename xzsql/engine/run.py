@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from xzsql.engine import names
 from xzsql.engine.wait import interruptible
+from xzsql.errors import QueryError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from xzsql.result import Row
 
 _HUGE = ("HUGEINT", "UHUGEINT")
+#: Types that lose something on their way through Arrow, and as what they go; the cast refuses what does not fit.
+_CARRIED = {"UHUGEINT": "DECIMAL(38, 0)", "BIT": "VARCHAR", "TIME WITH TIME ZONE": "VARCHAR"}
 
 
 class Converter:
@@ -58,8 +61,24 @@ class Converter:
             self._con.register("xzsql_rows", table.rename_columns(plain))
             try:
                 return take(self._con.sql(f"SELECT {cast} FROM xzsql_rows"))
+            except duckdb.Error as error:
+                raise QueryError(f"the result cannot be converted: {error}; take it as .arrow()") from error
             finally:
                 self._con.unregister("xzsql_rows")
+
+
+def carried(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """The relation with columns that Arrow can hold."""
+    types = [_CARRIED.get(str(t)) for t in relation.types]
+    if not any(types):
+        return relation
+    columns = zip(types, relation.columns, strict=True)
+    return relation.project(
+        ", ".join(
+            (f"CAST(#{i} AS {kind})" if kind else f"#{i}") + f" AS {names.quoted(name)}"
+            for i, (kind, name) in enumerate(columns, 1)
+        )
+    )
 
 
 def _objects(values: list[int | None]) -> Any:
@@ -81,7 +100,7 @@ class BoundRun:
         self.columns: Sequence[str] = relation.columns
         self.types: Sequence[str] = [str(t) for t in relation.types]
         self._cursor = cursor
-        self._relation: duckdb.DuckDBPyRelation | None = relation
+        self._relation: duckdb.DuckDBPyRelation | None = carried(relation)
         self._reader: Any = None
         self._converter = converter(self.columns, self.types)
         self._translate = translate
