@@ -17,7 +17,7 @@ from xzsql.adapters.base import Contents, adapter_for
 from xzsql.engine.mount import Tables, mount, unmount
 from xzsql.engine.query import Session
 from xzsql.engine.scan import scannable
-from xzsql.errors import AmbiguousTableError, ClosedError, UnknownNameError, XzsqlError, XzsqlWarning
+from xzsql.errors import AmbiguousTableError, ClosedError, InvalidInputError, UnknownNameError, XzsqlError, XzsqlWarning
 from xzsql.model.decode import DecodeOptions
 from xzsql.model.dense import GridSource
 from xzsql.model.fingerprint import fingerprint
@@ -205,7 +205,13 @@ class Catalog:
         UnknownNameError
             If a key of `table_names` matches nothing.
         """
-        mount(con, name, self._tables(self._state(), table_names))
+        tables = self._tables(self._state(), table_names)
+        if not any(tables.schemas.values()):
+            raise InvalidInputError(
+                f"there is nothing to mount as {name!r}: {self._described()} has no table with a name"
+                f"{'; ' + '; '.join(tables.notes.values()) if tables.notes else ''}; see .tables()"
+            )
+        mount(con, name, tables)
 
     def unmount(self, con: Any, name: str) -> None:
         """Take a mount of xzsql away again; the names of what is no mount of xzsql are refused."""
@@ -282,7 +288,8 @@ class Catalog:
         notes: dict[str, str] = {}
         for table, name in renamed(state.split.tables, table_names or {}):
             if name is None or table.schema is None:
-                notes["_".join(table.dims)] = table.note
+                plain = "_".join(table.dims) or "scalar"
+                notes[plain if table.group == "/" else f"{table.group.strip('/')}.{plain}"] = table.note
             else:
                 schemas.setdefault(table.schema, {})[name] = state.sources[table]
         for (schema, name), source in state.extra.items():

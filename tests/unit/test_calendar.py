@@ -67,13 +67,22 @@ def test_a_reference_finer_than_microseconds_is_kept() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["0000-01-01", "-1-01-01", "0-1-1", "2001-02-29", "2000-13-01", "2000-01-32", "2000-01-01 24:00", "01-01-2000",
+    ["-1-01-01", "2001-02-29", "2000-13-01", "2000-01-32", "2000-01-01 24:00", "01-01-2000",
      "yesterday", "2000-01-01 00:00:00.1234567891", "2000-01-01 06 30", "999999-01-01", "2000-01-01 00:00 +99:00"],
 )  # fmt: skip
 def test_other_reference_dates_stay_numbers_and_say_so(text: str) -> None:
     units, note = calendar.parse_units(f"days since {text}", "proleptic_gregorian")
     assert units is None
     assert repr(text) in note
+
+
+@pytest.mark.parametrize("text", ["0000-01-01", "0-1-1", "0000-03-01"])
+def test_the_year_zero_is_of_the_proleptic_calendar_alone(text: str) -> None:
+    dates = cftime.num2date(800_000, f"days since {text}", calendar="proleptic_gregorian")
+    expected = cftime.date2num(dates, "microseconds since 1970-01-01", calendar="proleptic_gregorian")
+    units = units_of(f"days since {text}")
+    assert units.reference + 800_000 * units.step == expected * 1000
+    assert calendar.parse_units(f"days since {text}", "standard")[0] is None
 
 
 @pytest.mark.parametrize("text", ["1500-2-29", "1-1-1", "1582-10-4", "1582-10-15", "1583-1-1", "1969-12-31 23:59"])

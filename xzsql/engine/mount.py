@@ -199,7 +199,7 @@ def _check_free(con: duckdb.DuckDBPyConnection, cursor: duckdb.DuckDBPyConnectio
     databases = [row[0] for row in cursor.execute("SELECT database_name FROM duckdb_databases()").fetchall()]
     if (taken := names.find(name, databases)) is not None:
         raise NameTakenError(
-            f"{taken!r} is a database of this connection and no mount of xzsql; choose another name, there is "
+            f"{name!r} is a database of this connection and no mount of xzsql; choose another name, there is "
             f"{', '.join(map(repr, databases))}"
         )
     schemas = [row[0] for row in cursor.execute("SELECT schema_name FROM duckdb_schemas()").fetchall()]

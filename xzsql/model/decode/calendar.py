@@ -136,8 +136,8 @@ def _reference(text: str, *, mixed: bool) -> int:
         year, month, day = int(part["year"]), int(part["month"] or 1), int(part["day"] or 1)
         if part["month"] is None and len(part["year"]) != 4:
             raise ValueError("not understood")
-    if part["sign"] == "-" or year == 0:
-        raise ValueError("years before 1 are counted differently by different calendars")
+    if part["sign"] == "-" or (year == 0 and mixed):
+        raise ValueError("the standard calendar has no year 0, and others count the years before it differently")
     clock = [int(part[name] or 0) for name in ("hour", "minute", "second")]
     fraction = (part["fraction"] or "").rstrip("0")
     if len(fraction) > 9 or clock[0] > 23 or clock[1] > 59 or clock[2] > 59:

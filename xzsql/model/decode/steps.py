@@ -128,6 +128,10 @@ def counted_durations(step: Step, size: int) -> Step:
     def count(raw: Any) -> tuple[Any, Any]:
         stored, valid = step(raw)
         valid = _no_nan(stored, valid) if stored.dtype.kind == "f" else valid
+        if stored.dtype == np.int64:
+            # The number of NaT, which xarray writes for one.
+            hole = stored == np.iinfo(np.int64).min
+            valid = both(valid, ~hole) if hole.any() else valid
         found, inside = calendar.instants(stored, units, "us", valid)
         _within(inside, valid)
         return found.view("m8[us]"), valid
