@@ -24,6 +24,10 @@ from xzsql.source import TableSource
 type Variables = Callable[[str], object | None]
 
 
+def _no_variables(_name: str) -> object | None:
+    return None
+
+
 class Session:
     """A private in-memory DuckDB with views for the tables of a catalog and for `self`.
 
@@ -44,11 +48,12 @@ class Session:
     """
 
     def __init__(self) -> None:
-        self._con = duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
+        self._con: duckdb.DuckDBPyConnection | None = duckdb.connect(
+            ":memory:", config={"python_enable_replacements": "false"}
+        )
         self._lock = threading.RLock()
         self._tables = Tables({}, XzsqlError("there are no tables"))
         self._settings = script.Settings()
-        self._closed = False
 
     def update(self, tables: Tables) -> None:
         """Show these tables from now on; does nothing where the sources are the same objects.
@@ -59,9 +64,9 @@ class Session:
             A table that a query created has the name of one of these.
         """
         with self._lock:
-            self._check_open()
+            con = self._open_connection()
             if _shown(tables) != _shown(self._tables):
-                with self._con.cursor() as cursor, transaction(cursor):
+                with con.cursor() as cursor, transaction(cursor):
                     drop_views(cursor, "memory")
                     create_views(cursor, "memory", _shown(tables), comments=False)
             self._tables = tables
@@ -71,7 +76,7 @@ class Session:
         sql: str,
         params: Sequence[Any] | Mapping[str, Any] | None = None,
         *,
-        variables: Variables = lambda _: None,
+        variables: Variables = _no_variables,
         con: duckdb.DuckDBPyConnection | None = None,
     ) -> Result:
         """Check the last statement of a text and prepare its result; the statements before it are run.
@@ -94,10 +99,10 @@ class Session:
         QueryError
             DuckDB's own objection, as the cause too.
         """
-        self._check_open()
+        own = self._open_connection()
         if con is not None:
             return self._query_on(con, sql, params, variables)
-        statements = script.parsed(self._con, sql)
+        statements = script.parsed(own, sql)
         script.check_lasting(statements)
         values = script.parameters_of(statements, params)
         cursor = self._cursor()
@@ -108,16 +113,17 @@ class Session:
                 relation = asked.relation(statement, given, drain=not last)
                 if statement.type.name in ("SET", "PREPARE", "DROP"):
                     self._settings.remember(statement.query)
+            asked.forget_variables()
             return Result(BoundRun(cursor, relation, self._converter, asked.translated))
         except BaseException:
             cursor.close()
             raise
 
     def close(self) -> None:
-        """Close the database; open results can still be read."""
+        """Let go of the database, which ends with the last result that still reads from it."""
         with self._lock:
-            self._closed = True
-            self._con.close()
+            self._tables = Tables({}, XzsqlError("there are no tables"))
+            self._con = None  # closing it would close the connections of all results
 
     def _query_on(self, con: duckdb.DuckDBPyConnection, sql: str, params: Any, variables: Variables) -> Result:
         if not isinstance(con, duckdb.DuckDBPyConnection):
@@ -137,17 +143,17 @@ class Session:
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         with self._lock:
-            self._check_open()
-            cursor = self._con.cursor()
+            cursor = self._open_connection().cursor()
             self._settings.repeat(cursor)
             return cursor
 
     def _converter(self, columns: Sequence[str], types: Sequence[str]) -> Converter:
         return Converter(self._cursor(), columns, types)
 
-    def _check_open(self) -> None:
-        if self._closed:
+    def _open_connection(self) -> duckdb.DuckDBPyConnection:
+        if self._con is None:
             raise ClosedError("the catalog is closed; open it again")
+        return self._con
 
 
 class _Asked:
@@ -198,6 +204,10 @@ class _Asked:
                 # in a transaction that failed the views go with its ROLLBACK
                 with suppress(duckdb.Error):
                     self._con.unregister(name)
+
+    def forget_variables(self) -> None:
+        """Let go of the user's frame: errors of a result are translated long after it."""
+        self._variables = _no_variables
 
     def translated(self, error: BaseException) -> BaseException:
         """The error of xzsql for one of DuckDB."""

@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 #: Seconds that a query has for stopping after Ctrl-C, before it is left to end by itself.
 _GRACE = 10.0
+#: Seconds between looks for a signal: the system may hand it to another thread, which does not wake this one.
+_POLL = 0.1
 
 
 def interruptible[T](call: Callable[[], T], interrupt: Callable[[], object]) -> T:
@@ -20,7 +22,9 @@ def interruptible[T](call: Callable[[], T], interrupt: Callable[[], object]) -> 
         return call()
     returned: list[T] = []
     raised: list[BaseException] = []
-    done = threading.Event()
+    # a plain lock: an exception of a signal can break the Python code of an Event
+    done = threading.Lock()
+    done.acquire()
     context = contextvars.copy_context()
 
     def work() -> None:
@@ -29,14 +33,15 @@ def interruptible[T](call: Callable[[], T], interrupt: Callable[[], object]) -> 
         except BaseException as error:
             raised.append(error)
         finally:
-            done.set()
+            done.release()
 
     threading.Thread(target=work, name="xzsql-query", daemon=True).start()
     try:
-        done.wait()
+        while not done.acquire(timeout=_POLL):
+            pass
     except BaseException:
         interrupt()
-        done.wait(_GRACE)
+        done.acquire(timeout=_GRACE)
         raise
     if raised:
         try:
