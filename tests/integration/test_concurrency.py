@@ -132,18 +132,18 @@ def test_an_abandoned_query_gives_back_threads_and_memory(con, settle, via):
 
 
 def test_many_abandoned_queries_do_not_add_up(settle):
-    ds = dataset(2000, 100)
+    ds = dataset(400, 100)
     process = psutil.Process()
-    with xzsql.options(block_bytes=8000):
-        for _ in range(20):
+    with xzsql.options(block_bytes=8000, batch_rows=1000):
+        for _ in range(10):
             ds.sql.query("SELECT * FROM self").fetchone()
         gc.collect()
         threads, memory = process.num_threads(), process.memory_info().rss
-        for _ in range(200):
+        for _ in range(80):
             ds.sql.query("SELECT * FROM self").fetchone()
         gc.collect()
     assert settle(lambda: process.num_threads() <= threads + xzsql.options.workers + 1)
-    assert process.memory_info().rss < memory + 150 * 2**20
+    assert process.memory_info().rss < memory + 100 * 2**20
 
 
 def run(script: str, *arguments: str, **options) -> subprocess.CompletedProcess[str]:
@@ -232,6 +232,7 @@ def test_new_connections_after_a_fork():
     ds = ds.assign(v=ds.v.variable.chunk({"y": 10})) if sys.argv[1] == "dask" else ds
     xzsql.options.block_bytes = 800
     con = duckdb.connect()
+    con.execute("SET enable_progress_bar = false")
     ds.sql.mount(con, "m")
     before = con.sql("SELECT sum(v) FROM m.y_x").fetchall(), ds.sql.query("SELECT sum(v) FROM self").fetchall()
     print(*before, flush=True)
@@ -243,6 +244,7 @@ def test_new_connections_after_a_fork():
                 import dask
                 dask.config.set(scheduler="synchronous")  # dask's own threads do not survive a fork
             fresh = duckdb.connect()
+            fresh.execute("SET enable_progress_bar = false")
             ds.sql.mount(fresh, "m")
             found = fresh.sql("SELECT sum(v) FROM m.y_x").fetchall()
             other = xzsql.open(ds).query("SELECT sum(v), count(*) FROM self WHERE y < 50").fetchall()

@@ -175,7 +175,7 @@ def test_views_copies_and_tables_made_of_a_mount(con, tmp_path):
 
 
 def test_the_accessor_sees_a_dataset_changed_in_place():
-    ds = GRID.copy()
+    ds = GRID.copy(deep=True)
     assert ds.sql.query("SELECT count(*) FROM self WHERE y > 15").fetchall() == [(8,)]
     ds["w"] = ds.v * 2
     assert ds.sql.query("SELECT sum(w) FROM self").fetchall() == [(132.0,)]
@@ -230,7 +230,7 @@ def test_a_read_only_database_can_be_mounted_on(tmp_path):
 
 
 def test_a_mount_is_listed_with_units_as_comments(con):
-    ds = GRID.copy()
+    ds = GRID.copy(deep=True)
     ds["v"].attrs = {"units": "K", "long_name": "air temperature"}
     ds.sql.mount(con, "m")
     tables = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_catalog = 'm'"
