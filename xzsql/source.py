@@ -59,3 +59,11 @@ class TableSource(Protocol):
 
     def plan(self, columns: Sequence[str], where: Sequence[Predicate]) -> Cost:
         """What `stream` with these arguments would read. Reads no data block."""
+
+
+@runtime_checkable
+class SupportsCategories(Protocol):
+    """A source with categoricals: columns whose type in the schema is a dictionary of strings."""
+
+    def categories(self, column: str) -> pa.Array | None:
+        """The distinct categories of such a column, in their order; None for any other column."""

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import duckdb
+import pyarrow as pa
 
 from xzsql.engine import names
 from xzsql.engine.private import binds, create_view, name_scope, register_source
@@ -23,12 +24,14 @@ from xzsql.errors import (
     XzsqlError,
     XzsqlWarning,
 )
-from xzsql.source import COMMENT, TableSource
+from xzsql.source import COMMENT, SupportsCategories, TableSource
 
 #: A macro whose name begins so marks a database as a mount of ours, and the rest of the name this state of it.
 _MARK = "xzsql mount "
 #: The comment of each of our views; what has another comment in a mount is the user's.
 _COMMENT = "read by xzsql"
+#: The name of each of our ENUM types begins so.
+_ENUM = "xzsql enum "
 _lock = threading.Lock()
 
 
@@ -139,7 +142,8 @@ def create_views(
         for table, source in tables.items():
             handle = register_source(cursor, scannable(source))
             try:
-                sql = f"SELECT * FROM {names.quoted(handle.name)}"
+                replaced = _enums(cursor, database, schema, table, source)
+                sql = f"SELECT *{replaced} FROM {names.quoted(handle.name)}"
                 create_view(cursor, (database, schema, table), sql, [handle])
             except duckdb.CatalogException as error:
                 raise NameTakenError(
@@ -151,6 +155,26 @@ def create_views(
                 _comment(cursor, view, source)
 
 
+def _enums(cursor: duckdb.DuckDBPyConnection, database: str, schema: str, table: str, source: TableSource) -> str:
+    """An ENUM for each categorical of a table, and the clause that casts to it: Arrow dictionaries arrive as VARCHAR.
+
+    DuckDB offers no predicate through the cast, so those on the column are its own work.
+    """
+    if not isinstance(source, SupportsCategories):
+        return ""
+    casts: list[str] = []
+    for column in source.schema:
+        categories = source.categories(column.name) if pa.types.is_dictionary(column.type) else None
+        if categories is None or not len(categories) or not pa.types.is_string(categories.type):
+            continue
+        kind = names.qualified(database, schema, f"{_ENUM}{table}.{column.name}")
+        labels = ", ".join(names.text(label) for label in categories.to_pylist())
+        cursor.execute(f"CREATE TYPE {kind} AS ENUM ({labels})")
+        name = names.quoted(column.name)
+        casts.append(f"{name}::{kind} AS {name}")
+    return f" REPLACE ({', '.join(casts)})" if casts else ""
+
+
 def drop_views(cursor: duckdb.DuckDBPyConnection, database: str) -> None:
     """Drop the views that `create_views` made, the schemas that held nothing else, and the marker."""
     views = cursor.execute(
@@ -159,6 +183,12 @@ def drop_views(cursor: duckdb.DuckDBPyConnection, database: str) -> None:
     ).fetchall()
     for schema, view in views:
         cursor.execute(f"DROP VIEW {names.qualified(database, schema, view)}")
+    types = cursor.execute(
+        "SELECT schema_name, type_name FROM duckdb_types() WHERE database_name = ? AND starts_with(type_name, ?)",
+        [database, _ENUM],
+    ).fetchall()
+    for schema, kind in types:
+        cursor.execute(f"DROP TYPE {names.qualified(database, schema, kind)}")
     for schema in {schema for schema, _ in views} - {"main"}:
         left = cursor.execute(
             "SELECT count(*) FROM information_schema.tables WHERE table_catalog = ? AND table_schema = ?",
@@ -197,7 +227,7 @@ def _cursor_of(con: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnec
 
 def _check_free(con: duckdb.DuckDBPyConnection, cursor: duckdb.DuckDBPyConnection, name: str) -> None:
     databases = [row[0] for row in cursor.execute("SELECT database_name FROM duckdb_databases()").fetchall()]
-    if (taken := names.find(name, databases)) is not None:
+    if names.find(name, databases) is not None:
         raise NameTakenError(
             f"{name!r} is a database of this connection and no mount of xzsql; choose another name, there is "
             f"{', '.join(map(repr, databases))}"

@@ -46,6 +46,11 @@ class GridSource:
         """Whether the predicate is on coordinates alone."""
         return accepts(self.table, predicate)
 
+    def categories(self, column: str) -> pa.Array | None:
+        """The categories of a categorical column."""
+        array = self._columns[column].array
+        return None if array is None else array.categories
+
     def plan(self, columns: Sequence[str], where: Sequence[Predicate]) -> Cost:
         """Blocks and bytes of data variables and array coordinates that `stream` would read. Reads coordinates only."""
         chosen = [self._columns[c] for c in columns]
