@@ -162,7 +162,10 @@ class Catalog:
         return Result.of_table(pa.Table.from_pylist(rows, schema=_TABLES))
 
     def table(self, name: str | None = None, *, dims: Iterable[str] | None = None, group: str = "/") -> pads.Dataset:
-        """One table as an object that DuckDB and polars scan with pushdown.
+        """One table as an object that DuckDB, polars and pyarrow read.
+
+        DuckDB hands its predicates and columns over, so that only what they touch is read; a filter of polars or
+        pyarrow is applied block by block to the columns asked for.
 
         Parameters
         ----------
