@@ -48,8 +48,9 @@ class Session:
     """
 
     def __init__(self) -> None:
+        # a result that is looked at and left has read ahead by the buffer; a larger one is not faster
         self._con: duckdb.DuckDBPyConnection | None = duckdb.connect(
-            ":memory:", config={"python_enable_replacements": "false"}
+            ":memory:", config={"python_enable_replacements": "false", "streaming_buffer_size": "1MB"}
         )
         self._lock = threading.RLock()
         self._tables = Tables({}, XzsqlError("there are no tables"))
