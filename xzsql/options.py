@@ -30,6 +30,8 @@ class Options:
     """Target size of one load, summed over the columns asked for; storage chunks are merged or cut towards it."""
     workers: int = max(3, (os.cpu_count() or 1) + 1)
     """Threads that load and decode blocks, shared by all scans."""
+    progress: bool = True
+    """Whether a long query shows a bar; it does only in a terminal or notebook, and where tqdm is installed."""
 
 
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
@@ -39,6 +41,10 @@ def _checked(name: str, value: Any) -> Any:
     known = [f.name for f in fields(Options)]
     if name not in known:
         raise UnknownNameError.of("option", name, known)
+    if name == "progress":
+        if not isinstance(value, bool):
+            raise InvalidInputError(f"option progress must be True or False, got {value!r}")
+        return value
     if isinstance(value, str) and name in ("memory_budget", "block_bytes"):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", value.lower())
         if match and match[2] in _UNITS:

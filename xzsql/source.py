@@ -67,3 +67,44 @@ class SupportsCategories(Protocol):
 
     def categories(self, column: str) -> pa.Array | None:
         """The distinct categories of such a column, in their order; None for any other column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What a scan touches along one dimension."""
+
+    dimension: str
+    length: int
+    edges: Sequence[int]
+    """Where each block begins, and the length after the last."""
+    kept: Sequence[tuple[int, int]]
+    """Runs of kept positions, start and stop. Not all of their product need be kept."""
+
+
+@runtime_checkable
+class SupportsCoverage(Protocol):
+    """A source over a grid of blocks, which can say where in the grid a scan reads."""
+
+    def coverage(self, columns: Sequence[str], where: Sequence[Predicate]) -> Sequence[Extent]:
+        """One for each dimension, in order. Reads no data block."""
+
+
+class Watch(Protocol):
+    """Told how far one stream is, by the thread that pulls it; block by block, never row by row."""
+
+    def begin(self, blocks: int, nbytes: int) -> None:
+        """The first batch was asked for; so much is to be read, at most."""
+
+    def advance(self, blocks: int, nbytes: int) -> None:
+        """So many blocks more are done, by reading these bytes."""
+
+    def end(self) -> None:
+        """The stream is at its end, failed, or was dropped."""
+
+
+@runtime_checkable
+class SupportsWatch(Protocol):
+    """A source whose streams can be watched."""
+
+    def watched(self, columns: Sequence[str], where: Sequence[Predicate], watch: Watch) -> pa.RecordBatchReader:
+        """The same as `stream`."""

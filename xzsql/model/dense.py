@@ -11,11 +11,11 @@ import pyarrow as pa
 from xzsql.ir.predicate import Predicate
 from xzsql.model.batches import Block, Layout, hull_of, load_block, type_of
 from xzsql.model.blocks import Task, ahead
-from xzsql.model.grid import Chunking, Grid, count, lay
+from xzsql.model.grid import Chunking, Grid, count, lay, runs
 from xzsql.model.selection import Selection, accepts, rows_kept, select
 from xzsql.model.table import Column, Positions, Table
 from xzsql.options import Options, options
-from xzsql.source import COMMENT, ROLE, Cost
+from xzsql.source import COMMENT, ROLE, Cost, Extent, Watch
 
 #: Rows of a batch where nothing is loaded and every column is a pattern or a few runs.
 _COORDINATE_ROWS = 2**21
@@ -69,8 +69,22 @@ class GridSource:
         sizes = [math.prod(count(p) for p in region) for region, _ in self._regions(grid, selection)]
         return Cost(len(sizes), width * sum(sizes), len(grid), total)
 
+    def coverage(self, columns: Sequence[str], where: Sequence[Predicate]) -> list[Extent]:
+        """The blocks and the kept positions along each dimension. Reads coordinates only."""
+        grid = self._grid(_arrays([self._columns[c] for c in columns]), options.current())
+        selection = select(self.table, where)
+        kept = [slice(0, 0)] * len(grid.axes) if selection.empty else selection.kept
+        return [
+            Extent(dim, axis.length, [axis.bounds(b)[0] for b in range(len(axis))] + [axis.length], runs(positions))
+            for dim, axis, positions in zip(self.table.dims, grid.axes, kept, strict=True)
+        ]
+
     def stream(self, columns: Sequence[str], where: Sequence[Predicate]) -> pa.RecordBatchReader:
         """The kept rows. Coordinates are read at once, data as the reader is pulled, a few blocks ahead."""
+        return self.watched(columns, where, None)
+
+    def watched(self, columns: Sequence[str], where: Sequence[Predicate], watch: Watch | None) -> pa.RecordBatchReader:
+        """The same as `stream`; a scan that loads no block is not watched."""
         now = options.current()
         chosen = [self._columns[c] for c in columns]
         selection = select(self.table, where)
@@ -78,7 +92,12 @@ class GridSource:
         grid = self._grid(arrays, now)
         shape = tuple(min(count(p), max(1, a.widest)) for p, a in zip(selection.kept, grid.axes, strict=True))
         layout = Layout(self.table, chosen, now.batch_rows if arrays else max(now.batch_rows, _COORDINATE_ROWS), shape)
-        blocks = self._loaded(layout, grid, selection, sum(a.itemsize for a in arrays), now)
+        width = sum(a.itemsize for a in arrays)
+        seen = _Seen(watch, width) if watch is not None and width and not selection.empty else None
+        blocks = self._loaded(layout, grid, selection, width, now, seen)
+        if seen is not None:
+            cells = math.prod(count(p) for p in selection.kept)
+            blocks = seen.through(blocks, grid.touched(selection.kept), width * cells)
         return pa.RecordBatchReader.from_batches(layout.schema, _batches(layout, blocks))
 
     def chunk_shape(self) -> tuple[int, ...]:
@@ -93,7 +112,9 @@ class GridSource:
         target = max(1, min(now.block_bytes, now.memory_budget // 8))
         return lay(self.table.dims, self.table.shape, arrays, target)
 
-    def _regions(self, grid: Grid, selection: Selection) -> Iterator[tuple[tuple[Positions, ...], np.ndarray | None]]:
+    def _regions(
+        self, grid: Grid, selection: Selection, seen: _Seen | None = None
+    ) -> Iterator[tuple[tuple[Positions, ...], np.ndarray | None]]:
         """The regions to load, each with a mask where not all of its cells are kept."""
         if selection.empty:
             return
@@ -103,11 +124,13 @@ class GridSource:
                 yield region, None
             elif keep.any():
                 yield hull_of(region, keep)
+            elif seen is not None:
+                seen.skip()
 
     def _loaded(
-        self, layout: Layout, grid: Grid, selection: Selection, width: int, now: Options
-    ) -> Generator[Block] | Iterator[Block]:
-        regions = self._regions(grid, selection)
+        self, layout: Layout, grid: Grid, selection: Selection, width: int, now: Options, seen: _Seen | None
+    ) -> Iterator[Block]:
+        regions = self._regions(grid, selection, seen)
         if not width:
             return (load_block(layout, region, keep) for region, keep in regions)
 
@@ -117,6 +140,30 @@ class GridSource:
             return Task(lambda: load_block(layout, region, keep), nbytes)
 
         return ahead((task(region, keep) for region, keep in regions), now)
+
+
+class _Seen:
+    """The blocks of one stream on their way, told to a watch."""
+
+    def __init__(self, watch: Watch, width: int) -> None:
+        self._watch = watch
+        self._width = width
+
+    def skip(self) -> None:
+        """A block of the hull that holds no kept cell."""
+        self._watch.advance(1, 0)
+
+    def through(self, blocks: Iterator[Block], total: int, nbytes: int) -> Generator[Block]:
+        """The same blocks."""
+        self._watch.begin(total, nbytes)
+        try:
+            for block in blocks:
+                self._watch.advance(1, self._width * math.prod(count(p) for p in block.region))
+                yield block
+        finally:
+            if isinstance(blocks, Generator):
+                blocks.close()
+            self._watch.end()
 
 
 def _batches(layout: Layout, blocks: Iterator[Block]) -> Iterator[pa.RecordBatch]:

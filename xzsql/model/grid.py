@@ -79,6 +79,16 @@ def count(positions: Positions) -> int:
     return max(0, positions.stop - positions.start) if isinstance(positions, slice) else len(positions)
 
 
+def runs(positions: Positions) -> list[tuple[int, int]]:
+    """The positions as runs of consecutive ones, each with its start and stop."""
+    if isinstance(positions, slice):
+        return [(positions.start, positions.stop)] if count(positions) else []
+    ends = np.flatnonzero(np.diff(positions) != 1)
+    starts = positions[np.concatenate([[0], ends + 1])]
+    stops = positions[np.concatenate([ends, [len(positions) - 1]])] + 1
+    return list(zip(starts.tolist(), stops.tolist(), strict=True))
+
+
 def as_array(positions: Positions) -> np.ndarray:
     """The positions one by one."""
     return np.arange(positions.start, positions.stop) if isinstance(positions, slice) else positions
