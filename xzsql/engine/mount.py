@@ -134,13 +134,14 @@ def create_views(
     schemas: Mapping[str, Mapping[str, TableSource]],
     *,
     comments: bool,
+    progress: bool = False,
 ) -> None:
     """A view for each source. Reads schemas only; costs the number of tables."""
     for schema, tables in schemas.items():
         if schema != "main":
             cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {names.qualified(database, schema)}")
         for table, source in tables.items():
-            handle = register_source(cursor, scannable(source))
+            handle = register_source(cursor, scannable(source, table if progress else None))
             try:
                 replaced = _enums(cursor, database, schema, table, source)
                 sql = f"SELECT *{replaced} FROM {names.quoted(handle.name)}"

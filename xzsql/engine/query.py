@@ -48,9 +48,8 @@ class Session:
     """
 
     def __init__(self) -> None:
-        # a result that is looked at and left has read ahead by the buffer; a larger one is not faster
         self._con: duckdb.DuckDBPyConnection | None = duckdb.connect(
-            ":memory:", config={"python_enable_replacements": "false", "streaming_buffer_size": "1MB"}
+            ":memory:", config={"python_enable_replacements": "false"}
         )
         self._lock = threading.RLock()
         self._tables = Tables({}, XzsqlError("there are no tables"))
@@ -69,7 +68,7 @@ class Session:
             if _shown(tables) != _shown(self._tables):
                 with con.cursor() as cursor, transaction(cursor):
                     drop_views(cursor, "memory")
-                    create_views(cursor, "memory", _shown(tables), comments=False)
+                    create_views(cursor, "memory", _shown(tables), comments=False, progress=True)
             self._tables = tables
 
     def query(
@@ -145,6 +144,8 @@ class Session:
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         with self._lock:
             cursor = self._open_connection().cursor()
+            # a result that is looked at and left has read ahead by the buffer; a larger one is not faster
+            cursor.execute("SET streaming_buffer_size = '1MB'")
             self._settings.repeat(cursor)
             return cursor
 
@@ -226,7 +227,7 @@ class _Asked:
                 f"the connection has a {table_kind(self._con, name)} {name!r}, and so has the catalog; rename one of "
                 "them, or mount the catalog and write mounted_name.table"
             )
-        self._con.register(name, scannable(source))
+        self._con.register(name, scannable(source, name))
         self._registered.append(name)
 
     def _adopt(self, name: str, error: BaseException) -> bool:
