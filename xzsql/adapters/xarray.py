@@ -11,7 +11,7 @@ from typing import Any
 import xarray as xr
 
 from xzsql.adapters.base import Contents
-from xzsql.errors import InvalidInputError, OpenError
+from xzsql.errors import InvalidInputError, OpenError, UnknownNameError
 
 #: What xarray may do on the way in: promote coordinates and join characters, and leave every value as it is stored.
 _UNDECODED = {
@@ -21,6 +21,8 @@ _UNDECODED = {
     "concat_characters": True,
     "decode_coords": True,
 }
+#: What may be said of an object that is open already.
+_OPTIONS = ("decode_times", "decode_timedelta", "nan_as_null", "mask_fill_value")
 #: Engines that know groups.
 _WITH_GROUPS = ("netcdf4", "h5netcdf", "zarr")
 
@@ -52,8 +54,10 @@ class XarrayAdapter:
             If no engine can open the path, with what each said.
         """
         if isinstance(target, xr.Dataset | xr.DataArray | xr.DataTree):
-            if engine is not None or backend:
-                raise InvalidInputError(f"engine and its arguments are for paths; got a {type(target).__name__}")
+            if engine is not None:
+                raise InvalidInputError(f"engine={engine!r} is for paths; got a {type(target).__name__}, open already")
+            if backend:
+                raise UnknownNameError.of("option", next(iter(backend)), _OPTIONS, where="xzsql.open of an object")
             return Contents({path: _promoted(ds) for path, ds in _groups_of(target).items()})
         path = os.fspath(target)
         if isinstance(path, bytes):
