@@ -183,3 +183,11 @@ def test_what_a_comment_says():
     assert described(xr.Variable((), 0, {"standard_name": "air"})) == "air"
     assert described(xr.Variable((), 0, {"units": "K"})) == "[K]"
     assert described(xr.Variable((), 0)) == ""
+
+
+def test_a_table_says_why_a_time_axis_stayed_numeric():
+    time = ("time", [0, 1], {"units": "days since 2000-01-01", "calendar": "noleap"})
+    (table,) = of(xr.Dataset({"v": ("time", [1, 2])}, coords={"time": time})).tables
+    assert table.name == "time"
+    assert "time: " in table.note
+    assert "noleap" in table.note

@@ -38,6 +38,7 @@ class DecodedVariable:
         self.dims: tuple[str, ...] = tuple(str(d) for d in variable.dims)
         self.shape: tuple[int, ...] = variable.shape
         self.type = decoder.type
+        self.note = decoder.note
         self.chunks = {str(d): c for d, c in variables.chunk_edges(variable).items()}
         self.itemsize = variables.itemsize(variable)
         self.in_memory = variables.in_memory(variable)

@@ -209,7 +209,9 @@ def _table(
         data = [replace(data[0], name="value")]
     found = [*keys, *(c for c in others if c), *(c for c in data if c)]
     shape = tuple(lengths[d] for d in dims)
-    return Table(group.path, dims, shape, _distinct(found, group.path, dims, result), name="_".join(dims) or "scalar")
+    notes = [f"{c.name}: {c.array.note}" for c in found if isinstance(c.array, DecodedVariable) and c.array.note]
+    distinct = _distinct(found, group.path, dims, result)
+    return Table(group.path, dims, shape, distinct, name="_".join(dims) or "scalar", note="; ".join(notes))
 
 
 def _is_number_or_path(name: str) -> bool:
@@ -253,5 +255,6 @@ def _named(tables: list[Table]) -> list[Table]:
         else:
             found.append(table)
             continue
-        found.append(replace(table, name=None, note=f"{note}; choose it by dims={list(table.dims)}"))
+        note = f"{note}; choose it by dims={list(table.dims)}"
+        found.append(replace(table, name=None, note="; ".join(filter(None, [note, table.note]))))
     return found
