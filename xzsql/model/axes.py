@@ -19,6 +19,8 @@ from xzsql.model.table import Column
 
 #: Numbers of cells up to this many times the rows are counted in an array, more in a hash table.
 _COUNTED = 8
+#: Rows in a run, on average, from which on only the first of each run is looked up.
+_SHORT_RUN = 4
 _LARGEST = 2**62
 
 
@@ -60,30 +62,50 @@ def coded(rows: Rows, name: str) -> Coded:
         return Coded(np.arange(len(values)), Rows(values, None), False)
     if rows.categories is not None:
         codes, found = values.astype(np.int64), rows.categories
-        used = np.zeros(len(found), bool)
-        used[codes if valid is None else codes[valid]] = True
     else:
-        plain = values.view(np.int64) if rows.kind in "mM" else np.ascontiguousarray(values)
-        encoded = pc.dictionary_encode(pa.array(plain))
-        codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        found = np.asarray(encoded.dictionary).view(values.dtype)
-        used = np.ones(len(found), bool)
-        if valid is not None:
-            used[:] = False
-            used[codes[valid]] = True
+        codes, found = _numbered(values)
+    used = np.zeros(len(found), bool)
+    used[codes if valid is None else codes[valid]] = True
     distinct, numbers = np.unique(found[used], return_inverse=True)
-    table = np.zeros(len(found) + 1, np.int64)
-    table[:-1][used] = numbers.reshape(-1)
+    table = np.zeros(len(found), np.int64)
+    table[used] = numbers.reshape(-1)
     codes = table[codes]
     if valid is not None:
         codes[~valid] = len(distinct)
     return Coded(codes, Rows(distinct, None), valid is not None and not valid.all())
 
 
+def _numbered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers into the distinct values, which are in any order and may have some that no row has."""
+    starts = np.flatnonzero(values[1:] != values[:-1]) + 1
+    if len(starts) < len(values) // _SHORT_RUN:
+        starts = np.concatenate([np.zeros(min(1, len(values)), np.int64), starts])
+        codes, found = _hashed(values[starts])
+        return np.repeat(codes, np.diff(starts, append=len(values))), found
+    if values.dtype.kind in "iu" and len(values):
+        low, high = int(values.min()), int(values.max())
+        if high - low < _COUNTED * len(values):
+            # Both wrap around in the type itself, and end where they should.
+            first, unsigned = values.dtype.type(low), f"u{values.dtype.itemsize}"
+            return (values - first).view(unsigned).astype(np.int64), np.arange(high - low + 1).astype(
+                values.dtype
+            ) + first
+    return _hashed(values)
+
+
+def _hashed(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    plain = values.view(np.int64) if values.dtype.kind in "mM" else np.ascontiguousarray(values)
+    encoded = pc.dictionary_encode(pa.array(plain))
+    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes, np.asarray(encoded.dictionary).view(values.dtype)
+
+
 def combined(columns: Sequence[Coded], count: int) -> tuple[np.ndarray, int]:
     """One number for each row's combination, and how many numbers there can be; ordered as the columns are."""
-    codes, size = np.zeros(count, np.int64), 1
-    for column in columns:
+    if not columns:
+        return np.zeros(count, np.int64), 1
+    codes, size = columns[0].codes, columns[0].size
+    for column in columns[1:]:
         if size * max(1, column.size) > _LARGEST:
             found = np.unique(codes, return_inverse=True)
             codes, size = found[1].reshape(-1), len(found[0])

@@ -161,6 +161,7 @@ def _suggested(columns: KeyColumns, known: Sequence[Key], table: Table) -> list[
     last = max((i for i, n in enumerate(names) if n in of), default=-1)
     of_table = {folded(c.name): c for c in table.columns}
     moments = [n for n in names[:last] if folded(n) not in of_table and pa.types.is_temporal(_type(columns, n))]
+    there = {key.dim for key in known}
     chosen = [*of, *(n for n in moments if not pa.types.is_duration(_type(columns, n)))]
     if not columns.table.num_rows or columns.tell_apart(chosen):
         return _in_order(names, known, chosen)
@@ -168,9 +169,9 @@ def _suggested(columns: KeyColumns, known: Sequence[Key], table: Table) -> list[
         if name in chosen:
             continue
         column = of_table.get(folded(name))
-        if (column is None and not _is_discrete(_type(columns, name))) or (
-            column is not None and column.role == "data"
-        ):
+        if column is not None and column.role == "coordinate" and set(column.dims) <= there:
+            continue  # a function of keys that are here already
+        if column.role == "data" if column is not None else not _is_discrete(_type(columns, name)):
             break
         chosen.append(name)
         if columns.tell_apart(chosen):

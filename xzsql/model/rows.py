@@ -6,6 +6,7 @@ distinct values: grids of them are compared and filled as fast as integers, and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,6 +42,11 @@ class Rows:
         """The same values as a grid."""
         valid = None if self.valid is None else self.valid.reshape(shape)
         return replace(self, values=self.values.reshape(shape), valid=valid)
+
+    def transposed(self, order: Sequence[int]) -> Rows:
+        """The same grid with its dimensions in another order."""
+        valid = None if self.valid is None else self.valid.transpose(order)
+        return replace(self, values=self.values.transpose(order), valid=valid)
 
     @property
     def kind(self) -> str:
@@ -161,7 +167,8 @@ def _spans(array: Any, valid: np.ndarray | None, name: str) -> np.ndarray:
             f'timedelta64 is; select a number instead, such as datediff(...) or epoch("{name}")'
         )
     days, rest = parts["days"].astype("i8"), parts["nanoseconds"]
-    return (days * _DAY + rest // 1000).view("m8[us]")
+    found: np.ndarray = (days * _DAY + rest // 1000).view("m8[us]")
+    return found
 
 
 def _complex(array: Any) -> np.ndarray:

@@ -108,7 +108,11 @@ def _decoded(dataset: xr.Dataset, columns: Mapping[str, Column]) -> xr.Dataset:
             column = columns.get(str(name))
         kind = str(column.array.type) if column is not None and column.array is not None else ""
         timed = kind.startswith(("timestamp", "duration")) and "units" in attrs
-        if isinstance(variable.dtype, np.dtype) and variable.dtype.kind in "iufS" and (timed or set(_CODED) & attrs.keys()):
+        if (
+            isinstance(variable.dtype, np.dtype)
+            and variable.dtype.kind in "iufS"
+            and (timed or set(_CODED) & attrs.keys())
+        ):
             found = _decoded_variable(variable, attrs, kind)
             if found is not None:
                 if owner is not None and found.dtype == variable.dtype:

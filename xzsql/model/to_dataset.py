@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,16 +12,14 @@ import xarray as xr
 from xzsql.errors import InvalidInputError, UnsupportedError
 from xzsql.model.axes import Axis, axis_of
 from xzsql.model.keys import Key, KeyColumns, chosen_keys
-from xzsql.model.rows import Rows, as_values, same
+from xzsql.model.placement import Placement
+from xzsql.model.rows import Rows, as_values
 from xzsql.model.table import Column, Table, folded
 from xzsql.model.template import Template, kind_of_objects, lasting
 from xzsql.model.variables import in_memory, nbytes
 
 __all__ = ["Template", "to_dataset"]
 
-#: Cells that a grid may have without being asked for: this many, or so many a row.
-_FREE_CELLS = 10**7
-_CELLS_PER_ROW = 10
 #: What is put back from a file up to this size is loaded, so that the file may be closed.
 _LOADED_BYTES = 2**26
 
@@ -56,8 +52,9 @@ def to_dataset(
         In memory. Keys are in the order of the template where it has them all, else sorted (downward where the
         template's fall). A variable that the template has gets its name, attributes, dimensions (if its values do
         not vary along the others) and dtype back: dtypes only where the column has the type that the variable has in
-        SQL, and no value changes. Cells without a row, and NULLs, are NaN, NaT or None; integers with such
-        holes become float64 if that holds each of them exactly, else objects; booleans become objects.
+        SQL, and no value changes. Cells without a row, and NULLs, are NaN, NaT or None (which xarray makes NaN
+        among text); integers with such holes become float64 if that holds each of them exactly, else objects;
+        booleans become objects.
 
     Raises
     ------
@@ -100,7 +97,7 @@ def to_dataset(
                     f'leave them out with WHERE "{name}" IS NOT NULL, or pass other dims='
                 )
     axes = [_axis(key, columns, known) for key in keys]
-    grid = _Grid.of(axes, table.num_rows, columns, keys, max_cells)
+    grid = Placement.of(axes, columns, keys, max_cells)
     found = _Assembly(known, axes, grid)
     taken = {name for key in keys for name in key.columns}
     for name in table.column_names:
@@ -178,64 +175,10 @@ def _axis(key: Key, columns: KeyColumns, known: _Known) -> Axis:
     return axis_of(key.dim, coded, [c.variable or c.name for c in key.known], key.known, known.dataset)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Grid:
-    """Where the rows are in the grid."""
-
-    dims: tuple[str, ...]
-    shape: tuple[int, ...]
-    cells: np.ndarray | None
-    """The cell of each row; None: the rows are the cells in row-major order."""
-    full: bool
-    """Whether every cell has a row."""
-
-    @classmethod
-    def of(
-        cls, axes: Sequence[Axis], rows: int, columns: KeyColumns, keys: Sequence[Key], max_cells: int | None
-    ) -> _Grid:
-        shape = tuple(a.size for a in axes)
-        size = math.prod(shape)
-        allowed = max(_CELLS_PER_ROW * rows, _FREE_CELLS) if max_cells is None else max_cells
-        if size > allowed:
-            lengths = " x ".join(f"{a.dim}={a.size:,}" for a in axes)
-            raise InvalidInputError(
-                f"{rows:,} rows would make a grid of {lengths} = {size:,} cells, and {allowed:,} are allowed: "
-                f"take the rows as .df() or .arrow(), name fewer columns in dims=, or pass max_cells={size}"
-            )
-        cells = np.zeros(rows, np.int64)
-        for axis in axes:
-            cells *= axis.size
-            cells += axis.codes
-        if rows == size and bool((cells == np.arange(size)).all()):
-            return cls(tuple(a.dim for a in axes), shape, None, True)
-        seen = np.zeros(size, bool)
-        seen[cells] = True
-        if np.count_nonzero(seen) != rows:
-            raise columns.repeated([n for k in keys for n in k.columns], cells)
-        return cls(tuple(a.dim for a in axes), shape, cells, rows == size)
-
-    def placed(self, rows: Rows) -> Rows:
-        """One value for each cell."""
-        if self.cells is None:
-            return rows.reshaped(self.shape)
-        return _scattered(rows, self.cells, self.shape, full=self.full)
-
-
-def _scattered(rows: Rows, cells: np.ndarray, shape: tuple[int, ...], *, full: bool) -> Rows:
-    size = math.prod(shape)
-    values = np.zeros(size, rows.values.dtype)
-    values[cells] = rows.values
-    valid = None
-    if not full or rows.valid is not None:
-        valid = np.zeros(size, bool)
-        valid[cells] = True if rows.valid is None else rows.valid
-    return Rows(values, valid, rows.categories).reshaped(shape)
-
-
 class _Assembly:
     """The Dataset as its variables are added."""
 
-    def __init__(self, known: _Known, axes: Sequence[Axis], grid: _Grid) -> None:
+    def __init__(self, known: _Known, axes: Sequence[Axis], grid: Placement) -> None:
         self._known, self._axes, self._grid = known, {a.dim: a for a in axes}, grid
         self._data: dict[str, xr.Variable] = {}
         self._coords: dict[str, xr.Variable] = {}
@@ -253,7 +196,9 @@ class _Assembly:
             # Without rows there is no value to take, and the coordinate is still there.
             made = _own(variable)
         else:
-            dims, placed = self._reduced(rows, own, own_order=coordinate)
+            dims, placed = self._grid.reduced(rows, own)
+            if coordinate and set(dims) == set(own):
+                dims, placed = own, placed.transposed([dims.index(d) for d in own])
             made = _made(rows, placed, dims, column, variable)
         plain = column.variable or name
         self._put(plain if plain not in self._taken() else name, made, coordinate=coordinate)
@@ -267,34 +212,6 @@ class _Assembly:
         if name in self._axes and variable.ndim == 1 and variable.dims != (name,):
             raise InvalidInputError(f"column {name!r} is called as a dimension is; give it another name with AS")
         (self._coords if coordinate else self._data)[name] = variable
-
-    def _reduced(self, rows: Rows, own: tuple[str, ...], *, own_order: bool) -> tuple[tuple[str, ...], Rows]:
-        """The values over the variable's own dimensions, if they do not vary along the others, else over all."""
-        grid = self._grid
-        if not set(own) <= set(grid.dims) or rows.kind == "O" or 0 in grid.shape:
-            return grid.dims, grid.placed(rows)
-        kept = [i for i, d in enumerate(grid.dims) if d in own]
-        dims = tuple(grid.dims[i] for i in kept)
-        if len(kept) == len(grid.dims):
-            found = grid.placed(rows)
-        elif grid.cells is None:
-            whole = rows.reshaped(grid.shape)
-            first = tuple(slice(None) if i in kept else slice(0, 1) for i in range(len(grid.dims)))
-            if not same(whole, whole.at(first)):
-                return grid.dims, whole
-            found = whole.at(first).reshaped(tuple(grid.shape[i] for i in kept))
-        else:
-            cells = np.zeros(len(rows.values), np.int64)
-            for i in kept:
-                cells = cells * grid.shape[i] + self._axes[grid.dims[i]].codes
-            found = _scattered(rows, cells, tuple(grid.shape[i] for i in kept), full=False)
-            if not same(rows, found.reshaped((-1,)).at(cells)):
-                return grid.dims, grid.placed(rows)
-        if own_order and dims != own:
-            order = [dims.index(d) for d in own]
-            turned = None if found.valid is None else found.valid.transpose(order)
-            return own, Rows(found.values.transpose(order), turned, found.categories)
-        return dims, found
 
     def dataset(self) -> xr.Dataset:
         """All of it, with what the template has and no table."""
@@ -349,7 +266,9 @@ def _made(rows: Rows, placed: Rows, dims: tuple[str, ...], column: Column, varia
         related = _family(rows.kind) == _family(variable.dtype.kind)
         return xr.Variable(dims, as_values(placed), dict(variable.attrs) if related else {})
     kind = kind_of_objects(variable)
-    like = None if variable.dtype == np.dtype(object) and rows.kind in "biuf" and kind not in "biuf" else variable.dtype
+    # Numbers that were objects of another kind, such as dates of model calendars, stay numbers.
+    counted = variable.dtype == np.dtype(object) and rows.kind in "biuf" and kind not in ("b", "i", "u", "f")
+    like = None if counted else variable.dtype
     values = as_values(placed, like, as_bytes=kind == "S")
     return xr.Variable(dims, values, dict(variable.attrs), lasting(variable.encoding))
 
