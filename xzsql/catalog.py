@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from xzsql.adapters.base import Contents, adapter_for
+from xzsql.engine.explain import explained
+from xzsql.engine.explanation import Explanation
 from xzsql.engine.mount import Tables, mount, unmount
 from xzsql.engine.query import Session
 from xzsql.engine.scan import scannable
@@ -131,6 +133,31 @@ class Catalog:
     ) -> Result:
         """The same as `query`."""
         return self.query(sql, params, con=con)
+
+    def explain(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Explanation:
+        """What a query would read, without running it. Reads no data.
+
+        Parameters
+        ----------
+        sql
+            One statement, as for `query`; CREATE TABLE AS, COPY and others are explained and not run.
+        params
+            Values, as for `query`.
+
+        Returns
+        -------
+        Explanation
+            For each scan of a table blocks and bytes to read and of all, the predicates that select exactly what is
+            read, those that are left to DuckDB with the reason, and DuckDB's plan. It prints; `.plot()` draws it.
+
+        Raises
+        ------
+        UnknownNameError, QueryError
+            As for `query`.
+        UnsupportedError
+            Several statements, or one that cannot even be planned without reading a table (PIVOT without IN).
+        """
+        return explained(self._connected(self._state()), sql, params, _variables_of(_caller()))
 
     def tables(self) -> Result:
         """The tables there are, and what is in none of them. Reads no data.

@@ -17,7 +17,7 @@ from xzsql.engine.private import table_kind
 from xzsql.engine.run import BoundRun, Converter, ReadRun, carried
 from xzsql.engine.scan import scannable
 from xzsql.engine.wait import interruptible
-from xzsql.errors import ClosedError, InvalidInputError, NameTakenError, UnsupportedError, XzsqlError
+from xzsql.errors import ClosedError, InvalidInputError, NameTakenError, QueryError, UnsupportedError, XzsqlError
 from xzsql.result import Result
 from xzsql.source import TableSource
 
@@ -118,6 +118,48 @@ class Session:
         except BaseException:
             cursor.close()
             raise
+
+    def plans(
+        self,
+        sql: str,
+        params: Sequence[Any] | Mapping[str, Any] | None,
+        variables: Variables,
+        disguise: Callable[[duckdb.DuckDBPyConnection, Mapping[str, Mapping[str, TableSource]]], None],
+    ) -> tuple[str, str]:
+        """DuckDB's plan of one statement, which is not run: as JSON over disguised views, as text over the real ones.
+
+        `disguise` may replace the views of the tables, by schema and name; nobody else sees that, and it is undone.
+        """
+        own = self._open_connection()
+        if len(statements := script.parsed(own, sql)) > 1:
+            raise UnsupportedError(
+                f"explain takes one statement and runs none, got {len(statements)}; run those before it with query(...)"
+            )
+        if statements[0].type.name == "EXPLAIN":
+            raise InvalidInputError("explain takes the query itself: leave EXPLAIN out, or ask it with query(...)")
+        with self._lock, self._cursor() as cursor:
+            cursor.begin()
+            try:
+                disguise(cursor, _shown(self._tables))
+                as_json = self._plan(cursor, "EXPLAIN (FORMAT JSON) " + statements[0].query, params, variables)
+            except QueryError as error:
+                if isinstance(error.__cause__, duckdb.TransactionException):  # one writes to one database only
+                    raise UnsupportedError(
+                        "explain cannot plan what writes to an attached database; explain the SELECT by itself"
+                    ) from error
+                raise
+            finally:
+                cursor.rollback()
+            return as_json, self._plan(cursor, "EXPLAIN " + statements[0].query, params, variables)
+
+    def _plan(self, cursor: duckdb.DuckDBPyConnection, sql: str, params: Any, variables: Variables) -> str:
+        asked = _Asked(cursor, self._tables, variables)
+        (statement,) = script.parsed(cursor, sql)
+        (values,) = script.parameters_of([statement], params)
+        found = dict(asked.waited(asked.relation(statement, values, drain=False).fetchall))
+        if "physical_plan" not in found:
+            raise QueryError("explain needs the physical plan; SET explain_output = 'physical_only'")
+        return str(found["physical_plan"])
 
     def close(self) -> None:
         """Let go of the database, which ends with the last result that still reads from it."""
