@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from xzsql.model.decode import calendar
 from xzsql.model.arrow import to_arrow
-from xzsql.model.decode import DecodeOptions, decoder_for
+from xzsql.model.decode import DecodeOptions, calendar, decoder_for
 
 INTEGERS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", ">i2", ">u4"]
 EPOCH = cftime.datetime(1970, 1, 1, calendar="proleptic_gregorian")

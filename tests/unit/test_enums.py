@@ -17,7 +17,7 @@ def test_categories_keep_their_order_whatever_their_number(n):
     ds = xr.Dataset({"v": ("x", values)})
     con = duckdb.connect()
     ds.sql.mount(con, "m")
-    expected = [None if v is np.nan or v != v else v for v in values]
+    expected = [None if pd.isna(v) else v for v in values]
     assert [v for (v,) in con.cursor().execute("SELECT v FROM m.x ORDER BY x").fetchall()] == expected
     in_order = [v for (v,) in con.execute("SELECT v FROM m.x WHERE v IS NOT NULL ORDER BY v").fetchall()]
     assert in_order == list(values.dropna().sort_values())

@@ -131,7 +131,7 @@ def test_reserved_names_are_refused(con, name):
 
 def test_names_of_others_are_refused(con, tmp_path):
     con.execute("ATTACH ':memory:' AS other; CREATE SCHEMA mine")
-    with pytest.raises(NameTakenError, match="'OTHER' is a database of this connection and no mount.*'other'"):
+    with pytest.raises(NameTakenError, match=r"'OTHER' is a database of this connection and no mount.*'other'"):
         mount(con, "OTHER", ONE)
     with pytest.raises(NameTakenError, match="'mine' is a schema of this connection"):
         mount(con, "Mine", ONE)

@@ -44,7 +44,7 @@ def test_other_values_are_refused(value):
 
 
 def test_an_unknown_option_lists_what_there_is():
-    with pytest.raises(UnknownNameError, match="no option 'worker'; there is 'memory_budget'.*Did you mean 'workers'"):
+    with pytest.raises(UnknownNameError, match=r"no option 'worker'; there is 'memory_budget'.*Did you mean 'workers'"):
         options.current(worker=1)
     with pytest.raises(UnknownNameError, match="no option 'speed'"):
         options.speed = 1

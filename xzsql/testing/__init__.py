@@ -1,0 +1,1 @@
+"""For tests of xzsql and of what is built on it: sources, spies, an oracle, strategies, a conformance class."""
