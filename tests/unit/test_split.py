@@ -191,3 +191,10 @@ def test_a_table_says_why_a_time_axis_stayed_numeric():
     assert table.name == "time"
     assert "time: " in table.note
     assert "noleap" in table.note
+
+
+def test_the_levels_of_a_multiindex_may_be_text():
+    stacked = xr.Dataset({"v": (("x", "y"), zeros(2, 2))}, coords={"x": ["a", "b"], "y": [1, 2]}).stack(z=("x", "y"))
+    again = xr.Dataset({"v": stacked.v.variable}, coords=dict(stacked.coords))
+    (table,) = of(again).tables
+    assert table.columns[0].array.load({}).values.tolist() == ["a", "a", "b", "b"]

@@ -16,7 +16,7 @@ from xzsql.engine.mount import Tables, create_views, drop_views, transaction
 from xzsql.engine.private import table_kind
 from xzsql.engine.run import BoundRun, Converter, ReadRun, carried
 from xzsql.engine.scan import scannable
-from xzsql.engine.wait import interruptible
+from xzsql.engine.wait import after, interruptible
 from xzsql.errors import ClosedError, InvalidInputError, NameTakenError, QueryError, UnsupportedError, XzsqlError
 from xzsql.result import Result
 from xzsql.source import TableSource
@@ -115,8 +115,8 @@ class Session:
                     self._settings.remember(statement.query)
             asked.forget_variables()
             return Result(BoundRun(cursor, relation, self._converter, asked.translated))
-        except BaseException:
-            cursor.close()
+        except BaseException as error:
+            after(error, cursor.close)
             raise
 
     def plans(
@@ -243,15 +243,20 @@ class _Asked:
                 if name not in self._registered:
                     self._welcome(name, shown[name])
             yield
-        finally:
-            for name in self._registered:
-                # in a transaction that failed the views go with its ROLLBACK
-                with suppress(duckdb.Error):
-                    self._con.unregister(name)
+        except BaseException as error:
+            after(error, self._part)
+            raise
+        self._part()
 
     def forget_variables(self) -> None:
         """Let go of the user's frame: errors of a result are translated long after it."""
         self._variables = _no_variables
+
+    def _part(self) -> None:
+        for name in self._registered:
+            # in a transaction that failed the views go with its ROLLBACK
+            with suppress(duckdb.Error):
+                self._con.unregister(name)
 
     def translated(self, error: BaseException) -> BaseException:
         """The error of xzsql for one of DuckDB."""

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from xzsql.engine import names
-from xzsql.engine.wait import interruptible
+from xzsql.engine.wait import after, interruptible
 from xzsql.errors import QueryError
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ class BoundRun:
         self._reader: Any = None
         self._converter = converter(self.columns, self.types)
         self._translate = translate
+        self._error: BaseException | None = None
 
     def start(self, batch_rows: int) -> pa.Schema:
         relation = self._relation
@@ -125,15 +126,20 @@ class BoundRun:
 
     def close(self) -> None:
         reader, self._reader, self._relation = self._reader, None, None
-        if reader is not None:
-            reader.close()
-        self._cursor.close()
+        error, self._error = self._error, None
+
+        def end() -> None:
+            if reader is not None:
+                reader.close()
+            self._cursor.close()
+
+        after(error, end)
 
     def _waited[T](self, call: Callable[[], T]) -> T:
         try:
             return interruptible(call, self._cursor.interrupt)
         except BaseException as error:
-            raised = self._translate(error)
+            raised = self._error = self._translate(error)
             if raised is error:
                 raise
             raise raised from (raised.__cause__ or error)

@@ -5,11 +5,56 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
-#: Seconds that a query has for stopping after Ctrl-C, before it is left to end by itself.
-_GRACE = 10.0
+#: Seconds that a query has for stopping after Ctrl-C, before it is left to end by itself: a block that is being read
+#: cannot be stopped.
+_GRACE = 0.5
 #: Seconds between looks for a signal: the system may hand it to another thread, which does not wake this one.
 _POLL = 0.1
+
+
+class LeftRunningError(KeyboardInterrupt):
+    """Ctrl-C while a block was being read, which did not end in time; the call ends when it has been."""
+
+    def __init__(self, call: _Call) -> None:
+        super().__init__("the query is stopped; a block that is being read ends in the background")
+        self._call = call
+
+    def afterwards(self, action: Callable[[], object]) -> None:
+        """Do it when the call has ended: until then its connection is busy."""
+        self._call.afterwards(action)
+
+
+def after(error: BaseException | None, action: Callable[[], object]) -> None:
+    """Do it now, or after the call that this error left running."""
+    if isinstance(error, LeftRunningError):
+        error.afterwards(action)
+    else:
+        action()
+
+
+class _Call:
+    """What follows a call that nobody waits for any more."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ended = False
+        self._actions: list[Callable[[], object]] = []
+
+    def afterwards(self, action: Callable[[], object]) -> None:
+        with self._lock:
+            if not self._ended:
+                self._actions.append(action)
+                return
+        action()
+
+    def end(self) -> None:
+        with self._lock:
+            self._ended = True
+        for action in self._actions:
+            with suppress(Exception):
+                action()
 
 
 def interruptible[T](call: Callable[[], T], interrupt: Callable[[], object]) -> T:
@@ -26,6 +71,7 @@ def interruptible[T](call: Callable[[], T], interrupt: Callable[[], object]) -> 
     done = threading.Lock()
     done.acquire()
     context = contextvars.copy_context()
+    this = _Call()
 
     def work() -> None:
         try:
@@ -34,14 +80,16 @@ def interruptible[T](call: Callable[[], T], interrupt: Callable[[], object]) -> 
             raised.append(error)
         finally:
             done.release()
+            this.end()
 
     threading.Thread(target=work, name="xzsql-query", daemon=True).start()
     try:
         while not done.acquire(timeout=_POLL):
             pass
-    except BaseException:
+    except BaseException as error:
         interrupt()
-        done.acquire(timeout=_GRACE)
+        if not done.acquire(timeout=_GRACE) and isinstance(error, KeyboardInterrupt):
+            raise LeftRunningError(this) from None
         raise
     if raised:
         try:

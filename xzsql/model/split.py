@@ -127,6 +127,7 @@ class _Columns:
     def __init__(self, group: _Group, decoding: DecodeOptions, store: str, result: Split) -> None:
         self._group, self._decoding, self._store, self._result = group, decoding, store, result
         self._made: dict[str, DecodedVariable | None] = {}
+        self._indexed = {str(n) for n in group.dataset.xindexes} | set(group.inherited)
         own = {str(n): v for n, v in group.dataset.variables.items()}
         self.variables = {**group.inherited, **own}
         coordinates = {str(n) for n in group.dataset.coords} | set(group.inherited)
@@ -142,7 +143,7 @@ class _Columns:
             variable = self.variables[name]
             is_coordinate = name in self.coordinates
             try:
-                decoder = decoder_for(variable, name, self._decoding, index=isinstance(variable, xr.IndexVariable))
+                decoder = decoder_for(variable, name, self._decoding, index=name in self._indexed)
             except UnsupportedError as error:
                 dims = tuple(str(d) for d in variable.dims)
                 reason = str(error.__cause__ or error)
