@@ -13,10 +13,11 @@ from typing import Any
 from xzsql.accessor import register as _register
 from xzsql.catalog import Catalog
 from xzsql.errors import XzsqlError, XzsqlWarning
+from xzsql.model.to_dataset import to_dataset
 from xzsql.options import options
 from xzsql.result import Result
 
-__all__ = ["Catalog", "Result", "XzsqlError", "XzsqlWarning", "open", "options"]
+__all__ = ["Catalog", "Result", "XzsqlError", "XzsqlWarning", "open", "options", "to_dataset"]
 
 _register()
 

@@ -26,6 +26,7 @@ from xzsql.model.fingerprint import fingerprint
 from xzsql.model.names import TableNames, renamed
 from xzsql.model.split import Split, split
 from xzsql.model.table import Table, folded
+from xzsql.model.template import Template
 from xzsql.result import Result
 from xzsql.source import TableSource
 
@@ -41,6 +42,8 @@ class _State:
     """Tables that are no grid, by schema and name."""
     reasons: Mapping[tuple[str, str], str]
     """What the adapter left out, by group and name."""
+    template: Template
+    """What `Result.to_xarray` may put back."""
 
 
 class Catalog:
@@ -126,7 +129,8 @@ class Catalog:
         """
         state = self._state()
         session = self._connected(state)
-        return session.query(sql, params, variables=_variables_of(_caller()), con=con)
+        result = session.query(sql, params, variables=_variables_of(_caller()), con=con)
+        return result.with_template(state.template)
 
     def __call__(
         self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None, *, con: Any | None = None
@@ -300,7 +304,9 @@ class Catalog:
             self._warn(text)
         sources = {t: GridSource(t) for t in found.tables}
         extra = {(_schema_of(g), n): source for (g, n), source in contents.tables.items()}
-        return _State(seen, found, sources, extra, contents.left_out)
+        # A shallow copy: what is done to the Dataset later is no business of a result that was made before.
+        groups = {path: dataset.copy(deep=False) for path, dataset in contents.groups.items()}
+        return _State(seen, found, sources, extra, contents.left_out, Template(found.tables, groups))
 
     def _warn(self, text: str) -> None:
         if text not in self._warned:

@@ -12,10 +12,14 @@ import pyarrow as pa
 
 from xzsql._optional import require
 from xzsql.errors import ClosedError, InvalidInputError, UnsupportedError
+from xzsql.model.to_dataset import to_dataset
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+    import xarray as xr
+
+    from xzsql.model.template import Template
 
 #: Bytes of a result that are kept, so that it can be taken a second time.
 KEPT_BYTES = 64 * 2**20
@@ -73,8 +77,9 @@ class Result:
     np.int64(6)
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, template: Template | None = None) -> None:
         self._run = run
+        self._template = template
         self._batches = _Batches(run)
         self._cursor = _Cursor(self._batches, run)
         self._closed = False
@@ -83,6 +88,11 @@ class Result:
     def of_table(cls, table: pa.Table) -> Result:
         """A result of rows that are there already."""
         return cls(_TableRun(table))
+
+    def with_template(self, template: Template) -> Self:
+        """The same result, which knows what `to_xarray` may put back."""
+        self._template = template
+        return self
 
     @property
     def columns(self) -> list[str]:
@@ -138,6 +148,30 @@ class Result:
         polars = require("polars", extra="polars", purpose="give polars frames")
         frame: pl.DataFrame = polars.from_arrow(_with_durations(self.arrow()))
         return frame
+
+    def to_xarray(self, dims: Sequence[str] | None = None, *, max_cells: int | None = None) -> xr.Dataset:
+        """All rows as a Dataset: key columns become dimensions, the others variables over them.
+
+        Parameters
+        ----------
+        dims
+            The columns that are dimensions, in order; None takes those that the catalog's tables have, else the fewest
+            leading columns that tell the rows apart.
+        max_cells
+            Cells that the grid of all keys may have; None allows ten for each row, and 10 million anyway.
+
+        Returns
+        -------
+        xarray.Dataset
+            In memory. Variables that the catalog knows get their dtype, attributes and coordinates back. Cells without
+            a row are NaN or NaT; integers with such cells become float64 if no digit is lost, else objects with None.
+
+        Raises
+        ------
+        InvalidInputError
+            Two rows of one key, a key that is NULL, or a grid that is too large; the message names it.
+        """
+        return to_dataset(self.arrow(), dims, template=self._template, max_cells=max_cells)
 
     def reader(self, batch_rows: int = _BATCH_ROWS) -> pa.RecordBatchReader:
         """All rows as a stream of Arrow batches.
@@ -228,8 +262,9 @@ class Result:
 class _Batches:
     """The batches of a run, pulled when asked for, and kept while they are few."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, template: Template | None = None) -> None:
         self._run = run
+        self._template = template
         self._lock = threading.RLock()
         self._schema: pa.Schema | None = None
         self._kept: dict[int, pa.RecordBatch] = {}
