@@ -116,5 +116,6 @@ def _tqdm() -> Callable[..., Any] | None:
             from tqdm.auto import tqdm
     except ImportError:
         return None
-    found: Callable[..., Any] = tqdm
+    # its monitor is a thread that redraws bars of many small steps
+    found: Callable[..., Any] = type("Blocks", (tqdm,), {"monitor_interval": 0})
     return found

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import contextvars
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -12,6 +14,15 @@ from contextlib import suppress
 _GRACE = 0.5
 #: Seconds between looks for a signal: the system may hand it to another thread, which does not wake this one.
 _POLL = 0.1
+#: Helpers that are still at a call that was left.
+_left: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
+
+@atexit.register
+def _wait_for_left() -> None:
+    """A thread inside DuckDB that the interpreter stops at its end takes the process down."""
+    for helper in list(_left):
+        helper.join()
 
 
 class LeftRunningError(KeyboardInterrupt):
@@ -82,13 +93,15 @@ def interruptible[T](call: Callable[[], T], interrupt: Callable[[], object]) -> 
             done.release()
             this.end()
 
-    threading.Thread(target=work, name="xzsql-query", daemon=True).start()
+    helper = threading.Thread(target=work, name="xzsql-query", daemon=True)
+    helper.start()
     try:
         while not done.acquire(timeout=_POLL):
             pass
     except BaseException as error:
         interrupt()
         if not done.acquire(timeout=_GRACE) and isinstance(error, KeyboardInterrupt):
+            _left.add(helper)
             raise LeftRunningError(this) from None
         raise
     if raised:
