@@ -40,11 +40,7 @@ def test_a_truncated_time_is_a_dimension():
     found = DS.sql("SELECT date_trunc('month', time) AS time, max(n) AS n FROM self GROUP BY 1").to_xarray()
     assert found["n"].dims == ("time",)
     assert found["n"].values.tolist() == [11, 23]
-    assert (
-        found["time"].values.tolist()
-        == pd.to_datetime(["2020-01-01", "2020-02-01"]).as_unit("ns").astype("i8").tolist()
-        or (found["time"].values == np.array(["2020-01-01", "2020-02-01"], "M8[D]")).all()
-    )
+    assert (found["time"].values == np.array(["2020-01-01", "2020-02-01"], "M8[D]")).all()
 
 
 def test_gaps_of_integers_lose_no_digit():
@@ -63,4 +59,6 @@ def test_a_result_keeps_what_the_dataset_was():
     result = ds.sql("SELECT time, y, x, t FROM self")
     ds["t"].attrs["units"] = "degC"
     ds = ds.drop_vars("lat")
-    assert "lat" in result.to_xarray().coords
+    found = result.to_xarray()
+    assert "lat" in found.coords
+    assert found["t"].attrs == {"units": "K"}
