@@ -71,8 +71,9 @@ class _Call:
 def interruptible[T](call: Callable[[], T], interrupt: Callable[[], object]) -> T:
     """What `call` returns or raises; KeyboardInterrupt as soon as Ctrl-C is pressed.
 
-    DuckDB does not look for signals in every query (a large join), and makes a text of the exception when one arrives in the
-    stream that it reads. Signals go to the main thread, so there the call is made by a helper and waited for.
+    DuckDB does not look for signals in every query (not in a large join), and makes a text of the exception when one
+    arrives in the stream that it reads. Signals go to the main thread, so there the call is made by a helper and
+    waited for.
     """
     if threading.current_thread() is not threading.main_thread():
         return call()
