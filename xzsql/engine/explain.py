@@ -89,6 +89,7 @@ class _Disguise:
         self.masks: list[_Mask] = []
 
     def __call__(self, cursor: duckdb.DuckDBPyConnection, tables: Mapping[str, Mapping[str, TableSource]]) -> None:
+        self.masks = []
         rows = cursor.execute(
             "SELECT schema_name, view_name, sql FROM duckdb_views() WHERE database_name = 'memory' AND NOT internal"
         ).fetchall()

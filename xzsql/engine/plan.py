@@ -13,7 +13,8 @@ from xzsql.engine import names
 
 #: What lets the rows of a scan through as they are, so that a condition above is one on the table.
 _THROUGH = ("PROJECTION", "FILTER", "UNION")
-_WORDS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"(?!\()|[^\W\d]\w*(?!\w*\()""")
+#: Texts, names, and names of functions with their parenthesis.
+_WORDS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"\(?|[^\W\d]\w*\(?""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,8 @@ def has_limit(plan: Sequence[Operator]) -> bool:
 
 def named(text: str, columns: Sequence[str]) -> frozenset[int]:
     """The columns that an expression mentions by name."""
-    words = {w[1:-1].replace('""', '"') if w[0] == '"' else w for w in _WORDS.findall(text) if w[0] != "'"}
+    words = [w for w in _WORDS.findall(text) if w[0] != "'" and w[-1] != "("]
+    words = [w[1:-1].replace('""', '"') if w[0] == '"' else w for w in words]
     folded = {names.folded(w) for w in words}
     return frozenset(i for i, c in enumerate(columns) if names.folded(c) in folded)
 

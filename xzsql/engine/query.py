@@ -138,25 +138,32 @@ class Session:
         if statements[0].type.name == "EXPLAIN":
             raise InvalidInputError("explain takes the query itself: leave EXPLAIN out, or ask it with query(...)")
         with self._lock, self._cursor() as cursor:
-            cursor.begin()
-            try:
-                disguise(cursor, _shown(self._tables))
-                as_json = self._plan(cursor, "EXPLAIN (FORMAT JSON) " + statements[0].query, params, variables)
-            except QueryError as error:
-                if isinstance(error.__cause__, duckdb.TransactionException):  # one writes to one database only
+            asked = _Asked(cursor, self._tables, variables)
+            as_json = None
+            while as_json is None:
+                cursor.begin()
+                try:
+                    disguise(cursor, _shown(self._tables))
+                    as_json = self._plan(asked, "EXPLAIN (FORMAT JSON) " + statements[0].query, params)
+                except duckdb.TransactionException as error:  # one writes to one database only
                     raise UnsupportedError(
                         "explain cannot plan what writes to an attached database; explain the SELECT by itself"
                     ) from error
-                raise
-            finally:
-                cursor.rollback()
-            return as_json, self._plan(cursor, "EXPLAIN " + statements[0].query, params, variables)
+                except duckdb.Error as error:
+                    failed = error
+                finally:
+                    cursor.rollback()
+                if as_json is None:
+                    asked.recover(failed)
+            try:
+                return as_json, self._plan(asked, "EXPLAIN " + statements[0].query, params)
+            except duckdb.Error as error:
+                asked.fail(error)
 
-    def _plan(self, cursor: duckdb.DuckDBPyConnection, sql: str, params: Any, variables: Variables) -> str:
-        asked = _Asked(cursor, self._tables, variables)
-        (statement,) = script.parsed(cursor, sql)
+    def _plan(self, asked: _Asked, sql: str, params: Any) -> str:
+        (statement,) = script.parsed(self._open_connection(), sql)
         (values,) = script.parameters_of([statement], params)
-        found = dict(asked.waited(asked.relation(statement, values, drain=False).fetchall))
+        found = dict(asked.bound(statement, values).fetchall())
         if "physical_plan" not in found:
             raise QueryError("explain needs the physical plan; SET explain_output = 'physical_only'")
         return str(found["physical_plan"])
@@ -215,17 +222,25 @@ class _Asked:
 
     def relation(self, statement: duckdb.Statement, values: Any, *, drain: bool) -> duckdb.DuckDBPyRelation:
         """Bind a query, or run another statement; tables it lacks are looked for among the Python variables."""
-        self._statement = statement
         while True:
             try:
-                relation = interruptible(lambda: _sql(self._con, statement, values), self._con.interrupt)
+                relation = self.bound(statement, values)
                 if drain and statement.type.name == "SELECT":
                     self.waited(partial(_drain, relation))
                 return relation
             except duckdb.Error as error:
-                name = missing_table(error)
-                if name is None or name in self._registered or not self._adopt(name, error):
-                    self.fail(error)
+                self.recover(error)
+
+    def bound(self, statement: duckdb.Statement, values: Any) -> duckdb.DuckDBPyRelation:
+        """The same, once, with DuckDB's own errors."""
+        self._statement = statement
+        return interruptible(lambda: _sql(self._con, statement, values), self._con.interrupt)
+
+    def recover(self, error: duckdb.Error) -> None:
+        """Register the Python variable that was not found, or raise."""
+        name = missing_table(error)
+        if name is None or name in self._registered or not self._adopt(name, error):
+            self.fail(error)
 
     def waited[T](self, call: Callable[[], T]) -> T:
         """Run it, with our errors."""
