@@ -6,9 +6,6 @@ Only DuckDB and Arrow are used here. A test that fails after an update of DuckDB
 import gc
 import json
 import re
-import signal
-import subprocess
-import sys
 import threading
 import time
 import weakref
@@ -781,25 +778,6 @@ class TestResults:
         frame = con.sql("SELECT unnest([9007199254740993, NULL]) AS i").df()
         assert str(frame["i"].dtype) == "Int64"
         assert frame["i"][0] == 2**53 + 1
-
-    def test_signals_are_not_always_looked_for(self):
-        plain = "SELECT sum(sqrt(a.range) * b.range) FROM range(1000000) a, range(1000000) b"
-        join = "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range % 7 = b.range % 11"
-        ended = []
-        for sql in (plain, join):
-            code = f"import duckdb; print('ready', flush=True); duckdb.sql({sql!r}).fetchall()"
-            command = [sys.executable, "-c", code]
-            pipe = subprocess.PIPE
-            with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
-                assert process.stdout.readline() == "ready\n"
-                time.sleep(1)
-                process.send_signal(signal.SIGINT)
-                try:
-                    ended.append("RuntimeError: Query interrupted" in process.communicate(timeout=5)[1])
-                except subprocess.TimeoutExpired:
-                    ended.append(False)
-                    process.kill()
-        assert ended == [True, False]
 
     def test_interrupt_from_another_thread_ends_a_query(self, con):
         threading.Timer(0.3, con.interrupt).start()
