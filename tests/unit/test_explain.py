@@ -2,11 +2,13 @@ import re
 import threading
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 import xarray as xr
 
 import xzsql
+from xzsql.engine.explain import explained
 from xzsql.engine.mount import Tables
 from xzsql.engine.plan import conjuncts, named
 from xzsql.engine.query import Session
@@ -178,12 +180,39 @@ def test_constants_with_line_breaks_and_parentheses(ds):
     assert scan.blocks == 0
 
 
-def test_a_predicate_on_a_categorical_is_exact_or_says_why():
-    source = MemorySource(pa.table({"kind": pa.array(["a", "b", "a"]), "v": [1, 2, 3]}), dimensions=["kind"])
+def test_a_categorical_is_compared_as_enum_as_the_query_does(ds):
+    kinds = pd.Categorical(["a", "b", "a", "b"])
+    catalog = xr.Dataset({"v": ("x", np.zeros(4))}, {"kind": ("x", kinds)}).sql
+    assert catalog.query("SELECT kind FROM self").types == ["ENUM('a', 'b')"]
+    (scan,) = catalog.explain("SELECT v FROM self WHERE kind = 'a' AND x < 2").tables
+    assert scan.exact == ('"x" < 2',)
+    (left,) = scan.left
+    assert left.reason == "the labels of a categorical are compared as ENUM"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM t",
+        "SELECT count(*) FROM t",
+        "SELECT v FROM t WHERE x BETWEEN 3 AND 9 AND y IN (1, 2, 4) AND v > 2",
+        "SELECT sum(v) FROM t WHERE x = 3 OR y = 4",
+        "SELECT * FROM t a JOIN t b USING (x) WHERE a.y = 1 AND b.y <> 2 AND x > 1",
+        "WITH c AS MATERIALIZED (SELECT * FROM t) SELECT * FROM c WHERE x = 1 UNION SELECT * FROM c WHERE x = 2",
+        "SELECT y, max(v) FROM (SELECT * FROM t WHERE name <> 'a\nb') WHERE y < 4 GROUP BY y HAVING y > 1",
+        "SELECT * FROM t WHERE x IN (SELECT y FROM t WHERE v < 3) AND NOT (x = 1 AND y = 2) AND name IS NOT NULL",
+    ],
+)
+def test_what_it_lists_is_what_the_source_is_asked_for(sql):
+    columns = {"x": range(12), "y": [i % 5 for i in range(12)], "name": ["a\nb", "c"] * 6, "v": [1.5] * 12}
+    source = MemorySource(pa.table({k: list(v) for k, v in columns.items()}), dimensions=["x", "y", "name"])
     session = Session()
     session.update(Tables({"main": {"t": source}}, source))
-    found = xzsql.engine.explain.explained(session, "SELECT v FROM t WHERE kind = 'a'", None, lambda _: None)
-    assert found.tables[0].exact == ("\"kind\" = 'a'",)
+    listed = explained(session, sql, None, lambda _: None).tables
+    assert source.requests == []
+    session.query(sql).fetchall()
+    asked = sorted((r.columns, tuple(sorted(map(str, r.where)))) for r in source.requests)
+    assert sorted((s.columns, tuple(sorted(s.exact))) for s in listed) == asked
     session.close()
 
 

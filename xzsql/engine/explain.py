@@ -30,6 +30,9 @@ from xzsql.source import TableSource
 #: How a predicate prints a number.
 _DOUBLE = re.compile(r"'([-+.\de]+)'::DOUBLE")
 
+#: How DuckDB prints the source in the text of a view.
+_SCANNED = "python_arrow_scan()"
+
 
 def explained(
     session: Session, sql: str, params: Sequence[Any] | Mapping[str, Any] | None, variables: Variables
@@ -107,11 +110,11 @@ class _Disguise:
         self.masks.append(mask)
         handle = register_source(cursor, mask)
         renaming = ", ".join(f"{m} AS {names.quoted(n)}" for m, n in zip(marked, source.schema.names, strict=True))
-        # a view reads as follows: CREATE VIEW t AS SELECT * REPLACE (casts to ENUM) FROM (SELECT * FROM source());
-        select = sql[sql.index(" AS SELECT ") + len(" AS ") : sql.rindex(" FROM (SELECT ")]
+        # what the view does on top of its source, such as casts to ENUM, stays
+        before, _, after = sql[sql.index(" AS SELECT ") + len(" AS ") :].rpartition(_SCANNED)
+        select = f"{before}(SELECT {renaming} FROM {names.quoted(handle.name)}){after.rstrip(';')}"
         cursor.execute(f"DROP VIEW {names.qualified('memory', schema, table)}")
-        inner = f"(SELECT {renaming} FROM {names.quoted(handle.name)})"
-        create_view(cursor, ("memory", schema, table), f"{select} FROM {inner}", [handle])
+        create_view(cursor, ("memory", schema, table), select, [handle])
 
     def scan(self, found: Found) -> TableScan:
         """One scan of the plan with real names, and what it costs."""
