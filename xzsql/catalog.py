@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -27,6 +28,7 @@ from xzsql.model.names import TableNames, renamed
 from xzsql.model.split import Split, split
 from xzsql.model.table import Table, folded
 from xzsql.model.template import Template
+from xzsql.model.to_dataset import to_dataset
 from xzsql.result import Result
 from xzsql.source import TableSource
 
@@ -130,7 +132,7 @@ class Catalog:
         state = self._state()
         session = self._connected(state)
         result = session.query(sql, params, variables=_variables_of(_caller()), con=con)
-        return result.with_template(state.template)
+        return result.made_xarray_by(partial(to_dataset, template=state.template))
 
     def __call__(
         self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None, *, con: Any | None = None

@@ -10,11 +10,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from xzsql import result as module
 from xzsql.engine.mount import Tables
 from xzsql.engine.query import Session
 from xzsql.errors import ClosedError, InvalidInputError, QueryError, UnsupportedError
 from xzsql.result import Result
+from xzsql.result import batches as module
 from xzsql.testing.sources import MemorySource
 
 N = 20_000

@@ -276,7 +276,8 @@ def held(draw: Any, raw: xr.Dataset, storage: str) -> xr.Dataset:
     to_zarr(draw, raw, store)
     options: dict[str, Any] = {"chunks": {} if storage == "zarr-dask" else None, "consolidated": False}
     if storage == "zarr-raw":
-        return xr.open_zarr(store, decode_cf=False, **options).assign_attrs(storage=storage)
+        undecoded: xr.Dataset = xr.open_zarr(store, decode_cf=False, **options)
+        return undecoded.assign_attrs(storage=storage)
     times = xr.coders.CFDatetimeCoder(time_unit=draw(st.sampled_from(["ns", "us"])))
     with warnings.catch_warnings():
         warnings.simplefilter("error", xr.SerializationWarning)

@@ -1,62 +1,29 @@
-"""Result: the rows of one query, taken once."""
+"""The rows of one query, taken once."""
 
 from __future__ import annotations
 
 import html
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
 from xzsql._optional import require
 from xzsql.errors import ClosedError, InvalidInputError, UnsupportedError
-from xzsql.model.to_dataset import to_dataset
+from xzsql.result.batches import Batches, Cursor
+from xzsql.result.run import Row, Run, TableRun
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import xarray as xr
 
-    from xzsql.model.template import Template
-
-#: Bytes of a result that are kept, so that it can be taken a second time.
-KEPT_BYTES = 64 * 2**20
 _BATCH_ROWS = 131_072
 #: Rows of a batch where the first thing asked for is a few rows.
 _FEW_ROWS = 8_192
 _SHOWN_ROWS = 10
 _SHOWN_WIDTH = 32
-
-type Row = tuple[Any, ...]
-
-
-class Run(Protocol):
-    """A query that is ready to run, once; raises errors of xzsql only."""
-
-    @property
-    def columns(self) -> Sequence[str]:
-        """Names, which may repeat."""
-
-    @property
-    def types(self) -> Sequence[str]:
-        """Names of DuckDB types."""
-
-    def start(self, batch_rows: int) -> pa.Schema:
-        """Begin; called once, before `next_batch`."""
-
-    def next_batch(self) -> pa.RecordBatch | None:
-        """The next rows, None after the last."""
-
-    def rows(self, table: pa.Table) -> list[Row]:
-        """Rows of the result as Python values."""
-
-    def frame(self, table: pa.Table) -> pd.DataFrame:
-        """Rows of the result as a DataFrame."""
-
-    def close(self) -> None:
-        """End the work and free what it holds; may be called again."""
 
 
 class Result:
@@ -77,21 +44,21 @@ class Result:
     np.int64(6)
     """
 
-    def __init__(self, run: Run, template: Template | None = None) -> None:
+    def __init__(self, run: Run) -> None:
         self._run = run
-        self._template = template
-        self._batches = _Batches(run)
-        self._cursor = _Cursor(self._batches, run)
+        self._to_dataset: Callable[..., xr.Dataset] | None = None
+        self._batches = Batches(run)
+        self._cursor = Cursor(self._batches, run)
         self._closed = False
 
     @classmethod
     def of_table(cls, table: pa.Table) -> Result:
         """A result of rows that are there already."""
-        return cls(_TableRun(table))
+        return cls(TableRun(table))
 
-    def with_template(self, template: Template) -> Self:
-        """The same result, which knows what `to_xarray` may put back."""
-        self._template = template
+    def made_xarray_by(self, to_dataset: Callable[..., xr.Dataset]) -> Self:
+        """The same result, with what `to_xarray` calls: table, dims and max_cells to Dataset."""
+        self._to_dataset = to_dataset
         return self
 
     @property
@@ -171,7 +138,9 @@ class Result:
         InvalidInputError
             Two rows of one key, a key that is NULL, or a grid that is too large; the message names it.
         """
-        return to_dataset(self.arrow(), dims, template=self._template, max_cells=max_cells)
+        if self._to_dataset is None:
+            raise InvalidInputError("this result is of no catalog; write xzsql.to_dataset(result, dims=[...])")
+        return self._to_dataset(self.arrow(), dims, max_cells=max_cells)
 
     def reader(self, batch_rows: int = _BATCH_ROWS) -> pa.RecordBatchReader:
         """All rows as a stream of Arrow batches.
@@ -257,149 +226,6 @@ class Result:
         text.insert(2, "  ".join("-" * w for w in widths))
         text.append("... more rows" if more else f"({len(rows)} row{'s' * (len(rows) != 1)})")
         return "\n".join(text)
-
-
-class _Batches:
-    """The batches of a run, pulled when asked for, and kept while they are few."""
-
-    def __init__(self, run: Run, template: Template | None = None) -> None:
-        self._run = run
-        self._template = template
-        self._lock = threading.RLock()
-        self._schema: pa.Schema | None = None
-        self._kept: dict[int, pa.RecordBatch] = {}
-        self._bytes = 0
-        self._pulled = 0
-        self._end = False
-        self._failed: BaseException | None = None
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._schema
-
-    def start(self, batch_rows: int) -> None:
-        with self._lock:
-            if self._schema is None:
-                self._schema = self._run.start(batch_rows)
-
-    def walk(self) -> Iterator[pa.RecordBatch]:
-        number = 0
-        while (batch := self.get(number)) is not None:
-            yield batch
-            number += 1
-
-    def first(self, rows: int) -> pa.Table:
-        found: list[pa.RecordBatch] = []
-        for batch in self.walk():
-            found.append(batch)
-            rows -= batch.num_rows
-            if rows <= 0:
-                break
-        return pa.Table.from_batches(found, self._schema)
-
-    def get(self, number: int) -> pa.RecordBatch | None:
-        with self._lock:
-            if number in self._kept:
-                return self._kept[number]
-            if number < self._pulled:
-                raise ClosedError("this result was already streamed, and it is too large to be kept; query again")
-            if self._failed is not None:
-                raise self._failed
-            if self._end:
-                return None
-            return self._pull()
-
-    def _pull(self) -> pa.RecordBatch | None:
-        try:
-            batch = self._run.next_batch()
-        except BaseException as error:
-            self._failed = error
-            self._run.close()
-            raise
-        if batch is None:
-            self._end = True
-            self._run.close()
-            return None
-        self._kept[self._pulled] = batch
-        self._pulled += 1
-        self._bytes += batch.nbytes
-        if self._bytes > KEPT_BYTES:
-            # the newest stays: whoever only looked at it (a display) must not have used it up
-            self._kept = {self._pulled - 1: batch}
-        return batch
-
-    def close(self) -> None:
-        with self._lock:
-            self._end = True
-            self._kept.clear()
-            self._run.close()
-
-
-class _Cursor:
-    """Where fetching row by row is."""
-
-    def __init__(self, batches: _Batches, run: Run) -> None:
-        self._batches = batches
-        self._run = run
-        self._next = 0
-        self._rows: list[Row] = []
-        self._at = 0
-        self._told_end = False
-
-    def begin_again(self) -> None:
-        if self._told_end:
-            self._next, self._rows, self._at, self._told_end = 0, [], 0, False
-
-    def take(self, size: int | None) -> list[Row]:
-        found: list[Row] = []
-        while size is None or len(found) < size:
-            if self._at == len(self._rows):
-                batch = self._batches.get(self._next)
-                if batch is None:
-                    self._told_end = size is None or not found
-                    break
-                self._rows, self._at = self._run.rows(pa.Table.from_batches([batch])), 0
-                self._next += 1
-            stop = len(self._rows) if size is None else min(len(self._rows), self._at + size - len(found))
-            found += self._rows[self._at : stop]
-            self._at = stop
-        return found
-
-
-class _TableRun:
-    """A table in memory as a run that needs no DuckDB."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self.columns = table.column_names
-        self.types = [_type_name(f.type) for f in table.schema]
-        self._table = table
-        self._left: list[pa.RecordBatch] = []
-
-    def start(self, batch_rows: int) -> pa.Schema:
-        self._left = self._table.to_batches(batch_rows)
-        return self._table.schema
-
-    def next_batch(self) -> pa.RecordBatch | None:
-        return self._left.pop(0) if self._left else None
-
-    def rows(self, table: pa.Table) -> list[Row]:
-        return list(zip(*(c.to_pylist() for c in table.columns), strict=True))
-
-    def frame(self, table: pa.Table) -> pd.DataFrame:
-        import pandas as pd
-
-        frame: pd.DataFrame = table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
-        return frame
-
-    def close(self) -> None:
-        self._left = []
-
-
-def _type_name(kind: pa.DataType) -> str:
-    if pa.types.is_list(kind):
-        return _type_name(kind.value_type) + "[]"
-    plain = {pa.string(): "VARCHAR", pa.int64(): "BIGINT", pa.bool_(): "BOOLEAN", pa.float64(): "DOUBLE"}
-    return plain.get(kind, str(kind).upper())
 
 
 def _cut(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
