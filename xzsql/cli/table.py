@@ -46,7 +46,8 @@ def printed(table: pa.Table, types: Sequence[str], *, encoding: str, to_terminal
     for row in zip(*(c.cells for c in shown), strict=True):
         grid.add_row(*(Text("NULL", style="dim") if cell is None else Text(cell) for cell in row))
     out = io.StringIO()
-    Console(file=out, force_terminal=to_terminal, width=width, highlight=False).print(grid)
+    # with a height, or the width would not count on a dumb terminal
+    Console(file=out, force_terminal=to_terminal, width=width, height=100, highlight=False).print(grid)
     if len(shown) < len(columns):
         hidden = ", ".join(repr(c.name) for c in columns[len(shown) :])
         click.echo(f"xzsql: the terminal is too narrow for {hidden}; ask for fewer columns, or --format csv", err=True)
