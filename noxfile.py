@@ -13,7 +13,7 @@ nox.options.sessions = ["tests", "lint", "types", "imports"]
 PROJECT = nox.project.load_toml("pyproject.toml")
 CONSTRAINTS = "constraints.txt"
 PACKAGE = "."
-PACKAGE_FOR_TESTS = ".[netcdf,polars,progress]"
+PACKAGE_FOR_TESTS = ".[netcdf,plot,polars,progress]"
 
 
 def group(name: str) -> list[str]:
