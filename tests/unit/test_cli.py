@@ -485,7 +485,7 @@ def test_a_table_shows_values_and_types(store):
     assert lines[1].split() == ["TIMESTAMP", "VARCHAR", "DOUBLE", "BIGINT"]
     assert set(lines[2]) == {"─"}
     assert lines[3].split() == ["1969-12-31T00:00:00", "a", "-0.25", str(-(2**63))]
-    assert lines[6].endswith(f"NULL{'-1':>{len(str(-(2**63))) + 2}}")
+    assert lines[6].split()[-2:] == ["NULL", "-1"]
     assert lines[9:] == ["(6 rows)"]
 
 

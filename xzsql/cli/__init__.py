@@ -176,7 +176,7 @@ def _refuse_same_file(target: str, output: str | None) -> None:
 
 def _fail(ctx: click.Context, text: str, code: int) -> NoReturn:
     if ctx.meta.get("xzsql.debug"):
-        traceback.print_exc()
+        click.echo(traceback.format_exc(), err=True, nl=False)
     else:
         click.echo(f"xzsql: {_one_line(text)}", err=True)
     ctx.exit(code)
