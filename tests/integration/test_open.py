@@ -41,7 +41,8 @@ def raw() -> xr.Dataset:
 def same(catalog: xzsql.Catalog, raw: xr.Dataset) -> None:
     for (_, name), table in oracle.frames(raw).items():
         found = catalog.query(f'FROM "{name}"').arrow()
-        assert oracle.difference(found, table) == ""
+        # the folder of a Zarr store lists its arrays in no order
+        assert oracle.difference(found.select(table.column_names), table) == ""
 
 
 @pytest.mark.parametrize("form", ["zarr 3", "zarr 2", "netcdf4", "h5netcdf", "netcdf 3"])

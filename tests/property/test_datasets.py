@@ -68,7 +68,10 @@ def test_a_store_on_disk_is_opened_undecoded(eager, arrow, data):
         with xzsql.open(path) as catalog:
             for schema, name in tables:
                 sql = f'FROM "{schema}"."{name}"'
-                assert oracle.difference(arrow(catalog.query(sql)), eager.table(sql)) == ""
+                expected = eager.table(sql)
+                # the folder lists its arrays in no order
+                found = arrow(catalog.query(sql)).select(expected.column_names)
+                assert oracle.difference(found, expected) == ""
 
 
 def _can_be_written(raw: xr.Dataset) -> bool:
@@ -80,7 +83,7 @@ def _can_be_written(raw: xr.Dataset) -> bool:
 @given(st.data())
 def test_a_tree_has_a_schema_for_each_group(eager, arrow, data):
     parent = data.draw(strategies.datasets(storages=("memory", "dask")))
-    parent = parent.drop_vars([n for n in parent.coords if n not in parent.dims])
+    parent = parent.drop_vars([n for n in parent.coords if n not in parent.xindexes])
     inside = data.draw(st.sampled_from(["fine", "simulation/fine", "a b/c"]))
     names = [n for n in parent.data_vars if data.draw(st.booleans())] or list(parent.data_vars)[:1]
     child = parent[names].drop_vars(list(parent.coords), errors="ignore").rename({n: f"{n}_child" for n in names})

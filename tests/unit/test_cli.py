@@ -45,7 +45,8 @@ def dataset():
 @pytest.fixture(scope="module")
 def store(dataset, tmp_path_factory):
     path = tmp_path_factory.mktemp("cli") / "small.zarr"
-    dataset.to_zarr(path, consolidated=False, zarr_format=2)
+    # consolidated: the variables of a folder that is listed come in any order
+    dataset.to_zarr(path, consolidated=True, zarr_format=2)
     return str(path)
 
 

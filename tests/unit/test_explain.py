@@ -319,6 +319,7 @@ class TestForms:
         assert "LIMIT may end a scan early" in page
 
     def test_without_a_table(self, ds):
+        pytest.importorskip("matplotlib")
         found = ds.sql.explain("SELECT 1")
         assert found.tables == ()
         assert repr(found).startswith("reads no table of the catalog")

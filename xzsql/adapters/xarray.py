@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -163,9 +162,25 @@ def _candidates(path: str, engine: str | None) -> Iterable[str]:
 
 def _with_engine(path: str, engine: str, backend: Mapping[str, Any]) -> Mapping[str, xr.Dataset]:
     arguments: dict[str, Any] = {"engine": engine, "chunks": None, "cache": False, **_UNDECODED, **backend}
-    with warnings.catch_warnings():
-        # Whether a store has consolidated metadata is nothing that the caller could do something about here.
-        warnings.filterwarnings("ignore", "Failed to open Zarr store with consolidated", RuntimeWarning)
-        if engine in _WITH_GROUPS and "group" not in backend:
-            return dict(xr.open_groups(path, **arguments))
-        return {"/": xr.open_dataset(path, **arguments)}
+    if engine == "zarr" and "consolidated" not in backend:
+        # xarray tries the same two, but warns; a folder lists its arrays in another order each time.
+        try:
+            return _read_metadata(path, {**arguments, "consolidated": True})
+        except (ValueError, KeyError):
+            found = _read_metadata(path, {**arguments, "consolidated": False})
+            return {group: _in_order_of_names(dataset) for group, dataset in found.items()}
+    return _read_metadata(path, arguments)
+
+
+def _read_metadata(path: str, arguments: Mapping[str, Any]) -> Mapping[str, xr.Dataset]:
+    if arguments["engine"] in _WITH_GROUPS and "group" not in arguments:
+        return dict(xr.open_groups(path, **arguments))
+    return {"/": xr.open_dataset(path, **arguments)}
+
+
+def _in_order_of_names(dataset: xr.Dataset) -> xr.Dataset:
+    coordinates = dataset.coords
+    ordered = dataset.drop_vars(coordinates).assign_coords(
+        {n: coordinates[n].variable for n in sorted(coordinates, key=str)}
+    )
+    return ordered[sorted(dataset.data_vars, key=str)].assign_attrs(dataset.attrs)
