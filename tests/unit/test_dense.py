@@ -159,10 +159,10 @@ def test_an_unfiltered_stream_is_row_major_block_by_block(ds):
 
 
 def test_slow_dimensions_are_run_end_encoded_and_fast_patterns_shared():
-    ds = xr.Dataset({"v": (("t", "y"), np.zeros((50, 100)))}, coords={"y": np.arange(100) * 1.5})
+    ds = xr.Dataset({"v": (("t", "y"), np.zeros((50, 3000)))}, coords={"y": np.arange(3000) * 1.5})
     batches = list(source_of(ds).stream(["t", "y"], []))
     assert pa.types.is_run_end_encoded(batches[0].schema.field("t").type)
-    with options(batch_rows=1000):
+    with options(batch_rows=30_000):
         batches = list(source_of(ds).stream(["t", "y", "v"], []))
     assert len(batches) == 5
     assert len({b.column("y").buffers()[1].address for b in batches}) == 1

@@ -22,8 +22,8 @@ from xzsql.model.grid import as_array, compact, count
 from xzsql.model.selection import cells_of
 from xzsql.model.table import Column, Positions, Table
 
-#: Runs shorter than this cost more encoded than flat.
-_SHORTEST_RUN = 64
+#: DuckDB reads vectors of 2,048 rows: runs that do not fill one cost it more than repeated values.
+_SHORTEST_RUN = 2048
 #: Patterns kept by a stream, in rows over all of them.
 _PATTERN_ROWS = 2**23
 
