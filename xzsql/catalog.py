@@ -29,6 +29,8 @@ from xzsql.model.split import Split, split
 from xzsql.model.table import Table, folded
 from xzsql.model.template import Template
 from xzsql.model.to_dataset import to_dataset
+from xzsql.options import OF_SCANS
+from xzsql.options import options as settings
 from xzsql.result import Result
 from xzsql.source import TableSource
 
@@ -67,9 +69,11 @@ class Catalog:
     nan_as_null
         Whether NaN is NULL, as xarray users mean it. False masks only `_FillValue` and `missing_value`.
     mask_fill_value
-        Whether a Zarr fill_value is missing. None: in Zarr v2, where xarray stores `_FillValue` there, if not zero.
+        Whether a Zarr fill_value is missing. By default in Zarr v2 only, where xarray stores `_FillValue`, if not zero.
     **options
-        For the adapter of the target, such as `engine=` for a path that xarray opens.
+        Options of `xzsql.options` for the scans of this catalog alone: `memory_budget`, `batch_rows`, `block_bytes`,
+        `workers`, `progress`. All else is for the adapter of the target, such as `engine=` for a path. What is not
+        given, of these and of the above, is what `xzsql.options` says.
 
     Examples
     --------
@@ -83,14 +87,23 @@ class Catalog:
         self,
         target: Any,
         *,
-        decode_times: bool = True,
-        decode_timedelta: bool = False,
-        nan_as_null: bool = True,
+        decode_times: bool | None = None,
+        decode_timedelta: bool | None = None,
+        nan_as_null: bool | None = None,
         mask_fill_value: bool | None = None,
         **options: Any,
     ) -> None:
+        said = {
+            "decode_times": decode_times,
+            "decode_timedelta": decode_timedelta,
+            "nan_as_null": nan_as_null,
+            "mask_fill_value": mask_fill_value,
+        }
+        now = settings.current(**{k: v for k, v in said.items() if v is not None})
+        self._decoding = DecodeOptions(now.decode_times, now.decode_timedelta, now.nan_as_null, now.mask_fill_value)
+        self._settings = {k: options.pop(k) for k in OF_SCANS if k in options}
+        settings.current(**self._settings)  # refuses what is no value of an option
         self._target, self._options = target, options
-        self._decoding = DecodeOptions(decode_times, decode_timedelta, nan_as_null, mask_fill_value)
         self._adapter = adapter_for(target)
         self._opened: Contents | None = None
         self._held: _State | None = None
@@ -304,7 +317,7 @@ class Catalog:
             self._warn(text)
         for text in found.renamed:
             self._warn(text)
-        sources = {t: GridSource(t) for t in found.tables}
+        sources = {t: GridSource(t, self._settings) for t in found.tables}
         extra = {(_schema_of(g), n): source for (g, n), source in contents.tables.items()}
         # A shallow copy: what is done to the Dataset later is no business of a result that was made before.
         groups = {path: dataset.copy(deep=False) for path, dataset in contents.groups.items()}
@@ -317,7 +330,7 @@ class Catalog:
 
     def _connected(self, state: _State) -> Session:
         if self._session is None:
-            self._session = Session()
+            self._session = Session(progress=self._settings.get("progress", True))
         self._session.update(self._tables(state))
         return self._session
 

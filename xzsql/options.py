@@ -32,7 +32,19 @@ class Options:
     """Threads that load and decode blocks, shared by all scans."""
     progress: bool = True
     """Whether a long query shows a bar; it does only in a terminal or notebook, and where tqdm is installed."""
+    decode_times: bool = True
+    """Whether CF times become TIMESTAMP, in catalogs that do not say themselves."""
+    decode_timedelta: bool = False
+    """Whether units such as "days" alone become INTERVAL, likewise."""
+    nan_as_null: bool = True
+    """Whether NaN is NULL, likewise."""
+    mask_fill_value: bool | None = None
+    """Whether a Zarr fill_value is missing, likewise; None is the rule of docs/values.md."""
 
+
+#: Options of a catalog's scans; the others say how it decodes.
+OF_SCANS = ("memory_budget", "batch_rows", "block_bytes", "workers", "progress")
+_SWITCHES = ("progress", "decode_times", "decode_timedelta", "nan_as_null", "mask_fill_value")
 
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
@@ -41,9 +53,10 @@ def _checked(name: str, value: Any) -> Any:
     known = [f.name for f in fields(Options)]
     if name not in known:
         raise UnknownNameError.of("option", name, known)
-    if name == "progress":
-        if not isinstance(value, bool):
-            raise InvalidInputError(f"option progress must be True or False, got {value!r}")
+    if name in _SWITCHES:
+        if not isinstance(value, bool) and not (name == "mask_fill_value" and value is None):
+            none = ", or None for the rule" if name == "mask_fill_value" else ""
+            raise InvalidInputError(f"option {name} must be True or False{none}, got {value!r}")
         return value
     if isinstance(value, str) and name in ("memory_budget", "block_bytes"):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", value.lower())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import xarray as xr
 
 from xzsql.adapters.base import Contents
 from xzsql.errors import InvalidInputError, OpenError, UnknownNameError
+from xzsql.options import Options
 
 #: What xarray may do on the way in: promote coordinates and join characters, and leave every value as it is stored.
 _UNDECODED = {
@@ -21,7 +23,7 @@ _UNDECODED = {
     "decode_coords": True,
 }
 #: What may be said of an object that is open already.
-_OPTIONS = ("decode_times", "decode_timedelta", "nan_as_null", "mask_fill_value")
+_OPTIONS = tuple(f.name for f in fields(Options))
 #: Engines that know groups.
 _WITH_GROUPS = ("netcdf4", "h5netcdf", "zarr")
 

@@ -47,7 +47,8 @@ class Session:
     >>> session.close()
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, progress: bool = True) -> None:
+        self._progress = progress
         self._con: duckdb.DuckDBPyConnection | None = duckdb.connect(
             ":memory:", config={"python_enable_replacements": "false"}
         )
@@ -68,7 +69,7 @@ class Session:
             if _shown(tables) != _shown(self._tables):
                 with con.cursor() as cursor, transaction(cursor):
                     drop_views(cursor, "memory")
-                    create_views(cursor, "memory", _shown(tables), comments=False, progress=True)
+                    create_views(cursor, "memory", _shown(tables), comments=False, progress=self._progress)
             self._tables = tables
 
     def query(

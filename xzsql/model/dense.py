@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +29,9 @@ class GridSource:
     variable is not. Rows come block by block in row-major order of the block grid, each block in row-major order.
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, settings: Mapping[str, Any] | None = None) -> None:
         self.table = table
+        self._settings = settings or {}
         self._columns = {c.name: c for c in table.columns}
         self._schema = pa.schema([_field(c) for c in table.columns])
 
@@ -55,7 +57,7 @@ class GridSource:
         """Blocks and bytes of data variables and array coordinates that `stream` would read. Reads coordinates only."""
         chosen = [self._columns[c] for c in columns]
         arrays = _arrays(chosen)
-        grid = self._grid(arrays, options.current())
+        grid = self._grid(arrays, options.current(**self._settings))
         selection = select(self.table, where)
         width = sum(a.itemsize for a in arrays)
         total = width * self.table.rows
@@ -71,7 +73,7 @@ class GridSource:
 
     def coverage(self, columns: Sequence[str], where: Sequence[Predicate]) -> list[Extent]:
         """The blocks and the kept positions along each dimension. Reads coordinates only."""
-        grid = self._grid(_arrays([self._columns[c] for c in columns]), options.current())
+        grid = self._grid(_arrays([self._columns[c] for c in columns]), options.current(**self._settings))
         selection = select(self.table, where)
         kept = [slice(0, 0)] * len(grid.axes) if selection.empty else selection.kept
         return [
@@ -85,7 +87,7 @@ class GridSource:
 
     def watched(self, columns: Sequence[str], where: Sequence[Predicate], watch: Watch | None) -> pa.RecordBatchReader:
         """The same as `stream`; a scan that loads no block is not watched."""
-        now = options.current()
+        now = options.current(**self._settings)
         chosen = [self._columns[c] for c in columns]
         selection = select(self.table, where)
         arrays = _arrays(chosen)
@@ -106,7 +108,7 @@ class GridSource:
 
     def full_grid(self) -> Grid:
         """The block grid where all columns are asked for."""
-        return self._grid(_arrays(self.table.columns), options.current())
+        return self._grid(_arrays(self.table.columns), options.current(**self._settings))
 
     def _grid(self, arrays: Sequence[Chunking], now: Options) -> Grid:
         target = max(1, min(now.block_bytes, now.memory_budget // 8))
