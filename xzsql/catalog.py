@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.dataset as pads
 
+from xzsql._frames import caller, depth, variables_of
 from xzsql.adapters.base import Contents, adapter_for
 from xzsql.engine.explain import explained
 from xzsql.engine.explanation import Explanation
@@ -144,7 +144,7 @@ class Catalog:
         """
         state = self._state()
         session = self._connected(state)
-        result = session.query(sql, params, variables=_variables_of(_caller()), con=con)
+        result = session.query(sql, params, variables=variables_of(caller()), con=con)
         return result.made_xarray_by(partial(to_dataset, template=state.template))
 
     def __call__(
@@ -176,7 +176,7 @@ class Catalog:
         UnsupportedError
             Several statements, or one that cannot even be planned without reading a table (PIVOT without IN).
         """
-        return explained(self._connected(self._state()), sql, params, _variables_of(_caller()))
+        return explained(self._connected(self._state()), sql, params, variables_of(caller()))
 
     def tables(self) -> Result:
         """The tables there are, and what is in none of them. Reads no data.
@@ -326,7 +326,7 @@ class Catalog:
     def _warn(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
-            warnings.warn(text, XzsqlWarning, stacklevel=_depth())
+            warnings.warn(text, XzsqlWarning, stacklevel=depth())
 
     def _connected(self, state: _State) -> Session:
         if self._session is None:
@@ -415,37 +415,3 @@ def _chosen(state: _State, name: str | None, dims: Iterable[str] | None, group: 
     if not found[0].readable:
         raise XzsqlError(f"table {listed[tables.index(found[0])]!r} cannot be read: {found[0].note}")
     return found[0]
-
-
-def _caller() -> FrameType | None:
-    """The frame of the user's code that called into xzsql."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _is_ours(frame):
-        frame = frame.f_back
-    return frame
-
-
-def _is_ours(frame: FrameType) -> bool:
-    module = frame.f_globals.get("__name__", "")
-    return module == "xzsql" or (module.startswith("xzsql.") and not module.startswith("xzsql.testing"))
-
-
-def _depth() -> int:
-    """The stacklevel that makes a warning point at the user's line."""
-    depth, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and _is_ours(frame):
-        frame = frame.f_back
-        depth += 1
-    return depth
-
-
-def _variables_of(frame: FrameType | None) -> Callable[[str], object | None]:
-    """A look-up of Python names as the frame's code would see them."""
-
-    def look_up(name: str) -> object | None:
-        if frame is None:
-            return None
-        found: object | None = frame.f_locals.get(name, frame.f_globals.get(name))
-        return found
-
-    return look_up
