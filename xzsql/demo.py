@@ -52,9 +52,8 @@ def main() -> None:
             print(f"{catalog!r}\n")
             print(f"Its tables, catalog.tables():\n\n{catalog.tables()!r}\n")
             print(f"A question, catalog.query(sql):\n{_WARMEST}")
-            plan = catalog.query(f"EXPLAIN {_WARMEST}").fetchall()
-            print("How DuckDB goes about it; the predicates stand inside the scan, which reads only what they keep:\n")
-            print(plan[0][1])
+            print("What it would read, and how DuckDB goes about it, catalog.explain(sql):\n")
+            print(f"{catalog.explain(_WARMEST)!r}\n")
             print(f"The answer:\n\n{catalog.query(_WARMEST)!r}\n")
         print("Next: README.md, or in Python:  import xzsql; xzsql.open('your.nc').tables()")
 

@@ -269,3 +269,16 @@ def test_integer_sums_are_exact():
     assert ds.sql.query("SELECT sum(v) FROM self").fetchall() == [(3 * 2**62,)]
     assert int(ds.sql.query("SELECT sum(v) AS s FROM self").arrow()["s"][0].as_py()) == 3 * 2**62
     assert int(ds.sql.query("SELECT sum(v) AS s FROM self").df()["s"][0]) == 3 * 2**62
+
+
+def test_sql_cannot_take_the_tables_of_a_catalog_away():
+    ds = xr.Dataset({"v": ("x", [1.0, 2, 3])})
+    ds.sql("DROP VIEW x")
+    assert ds.sql("SELECT sum(v) FROM x").fetchall() == [(6.0,)]
+    ds.sql("CREATE OR REPLACE VIEW x AS SELECT 7 AS oops")
+    assert ds.sql("SELECT sum(v) FROM self").fetchall() == [(6.0,)]
+    assert ds.sql("SELECT sum(v) FROM x").fetchall() == [(6.0,)]
+    ds.sql("CREATE VIEW mine AS SELECT v + 1 AS w FROM x")
+    assert ds.sql("SELECT sum(w) FROM mine").fetchall() == [(9.0,)]
+    ds.sql("CREATE TABLE kept AS FROM x")
+    assert ds.sql("SELECT count(*) FROM kept").fetchall() == [(3,)]

@@ -594,3 +594,11 @@ def test_a_decoder_serves_many_threads() -> None:
         found = list(pool.map(lambda block: decoder.apply(block).valid.tolist(), blocks))
     assert found == [[False, True]] * 50
     assert len(caught) == 1
+
+
+@pytest.mark.parametrize("unit", ["nanoseconds", "microseconds", "seconds"])
+def test_the_number_of_nat_is_no_date(unit: str) -> None:
+    raw = xr.Variable("x", np.array([0, np.iinfo("i8").min, 5000]), {"units": f"{unit} since 2889-06-08"})
+    found = decoder_for(raw, "t", DecodeOptions()).apply(raw.values)
+    assert found.valid is not None
+    assert found.valid.tolist() == [True, False, True]

@@ -54,6 +54,7 @@ class Session:
         )
         self._lock = threading.RLock()
         self._tables = Tables({}, XzsqlError("there are no tables"))
+        self._touched = False
         self._settings = script.Settings()
 
     def update(self, tables: Tables) -> None:
@@ -66,11 +67,14 @@ class Session:
         """
         with self._lock:
             con = self._open_connection()
-            if _shown(tables) != _shown(self._tables):
+            if self._touched or _shown(tables) != _shown(self._tables):
                 with con.cursor() as cursor, transaction(cursor):
                     drop_views(cursor, "memory")
+                    if self._touched:
+                        _clear_views(cursor, _shown(tables))
                     create_views(cursor, "memory", _shown(tables), comments=False, progress=self._progress)
             self._tables = tables
+            self._touched = False
 
     def query(
         self,
@@ -111,6 +115,8 @@ class Session:
             asked = _Asked(cursor, self._tables, variables)
             for statement, given in zip(statements, values, strict=True):
                 last = statement is statements[-1]
+                # A statement may drop or replace a view of ours, which the next query then gets back.
+                self._touched |= statement.type.name in ("CREATE", "DROP", "ALTER")
                 relation = asked.relation(statement, given, drain=not last)
                 if statement.type.name in ("SET", "PREPARE", "DROP"):
                     self._settings.remember(statement.query)
@@ -206,6 +212,16 @@ class Session:
         if self._con is None:
             raise ClosedError("the catalog is closed; open it again")
         return self._con
+
+
+def _clear_views(cursor: duckdb.DuckDBPyConnection, schemas: Mapping[str, Mapping[str, TableSource]]) -> None:
+    """Drop what a statement put in the place of a view of ours; a table of that name is left, and refused later."""
+    views = cursor.execute(
+        "SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = 'memory'"
+    ).fetchall()
+    for schema, view in views:
+        if names.find(view, schemas.get(schema, {})) is not None:
+            cursor.execute(f"DROP VIEW {names.qualified('memory', schema, view)}")
 
 
 class _Asked:

@@ -89,5 +89,9 @@ class DecodedVariable:
             p = as_array(region[d]) if d in region else np.array([0, max(0, n - 1)])
             ranges.append(f"{d} {p[0]}:{p[-1] + 1}" if len(p) else f"{d} 0:0")
         return kind.of_block(
-            error, store=place.store, group=place.group, variable=place.variable, block=f"[{', '.join(ranges)}]"
+            error,
+            store=place.store,
+            group=place.group,
+            variable=place.variable,
+            block=f"[{', '.join(ranges) or 'its one value'}]",
         )

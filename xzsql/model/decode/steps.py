@@ -112,8 +112,7 @@ def counted_instants(step: Step, units: calendar.TimeUnits, unit: calendar.Unit)
     gregorian = _Gregorian(unit)
 
     def count(raw: Any) -> tuple[Any, Any]:
-        stored, valid = step(raw)
-        valid = _no_nan(stored, valid) if stored.dtype.kind == "f" else valid
+        stored, valid = _without_holes(*step(raw))
         found, inside = calendar.instants(stored, units, unit, valid)
         valid = both(valid, inside)
         return found.view(f"M8[{unit}]"), gregorian.only(found, valid) if units.mixed else valid
@@ -126,17 +125,21 @@ def counted_durations(step: Step, size: int) -> Step:
     units = calendar.TimeUnits(size, 0, mixed=False)
 
     def count(raw: Any) -> tuple[Any, Any]:
-        stored, valid = step(raw)
-        valid = _no_nan(stored, valid) if stored.dtype.kind == "f" else valid
-        if stored.dtype == np.int64:
-            # The number of NaT, which xarray writes for one.
-            hole = stored == np.iinfo(np.int64).min
-            valid = both(valid, ~hole) if hole.any() else valid
+        stored, valid = _without_holes(*step(raw))
         found, inside = calendar.instants(stored, units, "us", valid)
         _within(inside, valid)
         return found.view("m8[us]"), valid
 
     return count
+
+
+def _without_holes(stored: Any, valid: Any) -> tuple[Any, Any]:
+    """Counts whose NaN, and the number of NaT, which xarray writes for one without saying so, are NULL."""
+    if stored.dtype.kind == "f":
+        return stored, _no_nan(stored, valid)
+    if stored.dtype == np.int64 and (hole := stored == np.iinfo(np.int64).min).any():
+        return stored, both(valid, ~hole)
+    return stored, valid
 
 
 def _within(inside: Any, valid: Any) -> None:
