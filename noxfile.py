@@ -90,8 +90,10 @@ def imports(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Build the documentation into site/; `./run docs serve` shows it while it is written."""
-    provide(session, *group("docs"))
+    """Run every snippet and build the documentation into site/; `./run docs serve` shows it while it is written."""
+    provide(session, *group("docs"), *group("test"), package=PACKAGE_FOR_TESTS)
+    if not session.posargs:
+        session.run("pytest", "tests/docs")
     session.run("mkdocs", *(session.posargs or ["build"]), "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
 
 
