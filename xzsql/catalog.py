@@ -25,7 +25,7 @@ from xzsql.model.decode import DecodeOptions
 from xzsql.model.dense import GridSource
 from xzsql.model.fingerprint import fingerprint
 from xzsql.model.names import TableNames, renamed
-from xzsql.model.split import Split, split
+from xzsql.model.split import Split, schema_name, split
 from xzsql.model.table import Table, folded
 from xzsql.model.template import Template
 from xzsql.model.to_dataset import to_dataset
@@ -196,7 +196,7 @@ class Catalog:
         for left in state.split.left_out:
             rows.append(
                 {
-                    "schema": _schema_of(left.group),
+                    "schema": schema_name(left.group),
                     "dims": list(left.dims),
                     "shape": list(left.shape),
                     "columns": [left.variable],
@@ -204,7 +204,7 @@ class Catalog:
                 }
             )
         for (group, name), reason in state.reasons.items():
-            rows.append({"schema": _schema_of(group), "columns": [name], "note": f"left out: {reason}"})
+            rows.append({"schema": schema_name(group), "columns": [name], "note": f"left out: {reason}"})
         return Result.of_table(pa.Table.from_pylist(rows, schema=_TABLES))
 
     def table(self, name: str | None = None, *, dims: Iterable[str] | None = None, group: str = "/") -> pads.Dataset:
@@ -318,7 +318,7 @@ class Catalog:
         for text in found.renamed:
             self._warn(text)
         sources = {t: GridSource(t, self._settings) for t in found.tables}
-        extra = {(_schema_of(g), n): source for (g, n), source in contents.tables.items()}
+        extra = {(schema_name(g), n): source for (g, n), source in contents.tables.items()}
         # A shallow copy: what is done to the Dataset later is no business of a result that was made before.
         groups = {path: dataset.copy(deep=False) for path, dataset in contents.groups.items()}
         return _State(seen, found, sources, extra, contents.left_out, Template(found.tables, groups))
@@ -385,10 +385,6 @@ def _row(table: Table, source: GridSource | None) -> dict[str, Any]:
         "blocks": len(source.full_grid()),
         "note": table.note or None,
     }
-
-
-def _schema_of(group: str) -> str:
-    return "main" if group == "/" else group.strip("/")
 
 
 def _chosen(state: _State, name: str | None, dims: Iterable[str] | None, group: str) -> Table:

@@ -15,9 +15,6 @@ from typing import Literal
 type Value = bool | int | float | str | bytes | dt.datetime
 type Operator = Literal["=", "!=", "<", "<=", ">", ">="]
 
-#: The same comparison with the two sides exchanged, and the one that is true where this one is false.
-NEGATED: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-
 
 @dataclass(frozen=True, slots=True)
 class Compare:
